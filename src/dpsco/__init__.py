@@ -1,0 +1,83 @@
+"""dpsco: differentially private training in one pass and very few adaptive rounds."""
+
+from dpsco.data import Stream, stream
+from dpsco.errors import (
+    AccountError,
+    CheckpointError,
+    DataError,
+    DpscoError,
+    ExtraMissing,
+    HorizonError,
+    InvalidArgument,
+    LedgerError,
+    SecondPassError,
+)
+from dpsco.mechanisms import Mechanism, mechanism
+from dpsco.oracles import LinearOracle, PerExample
+from dpsco.planning import Plan, Prediction
+from dpsco.privacy.account import Account
+from dpsco.privacy.budget import Budget
+from dpsco.privacy.gaussian import compose, delta_of, epsilon_of, group, mu_of
+from dpsco.privacy.report import PrivacyReport
+from dpsco.problem import (
+    Box,
+    CustomLoss,
+    Everything,
+    HalfSpace,
+    Huber,
+    L2Ball,
+    Logistic,
+    Problem,
+    Product,
+    Simplex,
+    SmoothedHinge,
+    Softmax,
+    Squared,
+)
+from dpsco.training import Diagnostics, Model, Result, Round, train
+
+__all__ = [
+    "Account",
+    "AccountError",
+    "Box",
+    "Budget",
+    "CheckpointError",
+    "CustomLoss",
+    "DataError",
+    "Diagnostics",
+    "DpscoError",
+    "Everything",
+    "ExtraMissing",
+    "HalfSpace",
+    "HorizonError",
+    "Huber",
+    "InvalidArgument",
+    "L2Ball",
+    "LedgerError",
+    "LinearOracle",
+    "Logistic",
+    "Mechanism",
+    "Model",
+    "PerExample",
+    "Plan",
+    "Prediction",
+    "PrivacyReport",
+    "Problem",
+    "Product",
+    "Result",
+    "Round",
+    "SecondPassError",
+    "Simplex",
+    "SmoothedHinge",
+    "Softmax",
+    "Squared",
+    "Stream",
+    "compose",
+    "delta_of",
+    "epsilon_of",
+    "group",
+    "mechanism",
+    "mu_of",
+    "stream",
+    "train",
+]

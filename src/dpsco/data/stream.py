@@ -1,0 +1,279 @@
+"""Streams: one pass over the rows, in order, exactly T batches of public size B, in chunks that fit memory.
+
+Missing rows count as zero rows (the denominator stays B), surplus rows are never read, and a stream opens
+once: one plan pays for one pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpsco.errors import DataError, InvalidArgument, SecondPassError, one_of
+from dpsco.planning.plan import Plan
+from dpsco.problem.losses import CustomLoss
+from dpsco.values import BLOCK_ROWS, Batch, Chunk
+
+__all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Stream", "stream"]
+
+_CHUNK_BYTES = 32 << 20
+
+
+class Stream:
+    """Rows that can be read once. Made by ``dpsco.stream``."""
+
+    rows_available: int | None = None
+    """Rows there are, where that is known before reading and public."""
+    rows_read: int | None = 0
+    """Rows handed out so far; None where the count is not public (add-remove)."""
+
+    def __init__(self) -> None:
+        self._opened = False
+
+    def open(self, plan: Plan) -> Iterator[Batch]:
+        """The batches of ``plan``, in order. Checks everything that can be checked before a row is used."""
+        if self._opened:
+            raise SecondPassError(
+                "This stream was opened already. A plan pays for one pass over its rows: make a new stream for a new "
+                "run, and "
+                "charge both runs to one Account if they see the same people."
+            )
+        self._check(plan)
+        self._opened = True
+        return self._batches(plan)
+
+    def _check(self, plan: Plan) -> None:
+        if plan.budget.adjacency == "add-remove":
+            raise InvalidArgument(
+                "adjacency='add-remove' needs rows that choose their round by themselves: here batches are cut by "
+                "position, "
+                "and deleting one row would shift every later batch. Use stream(X, y, ids=...), or "
+                "adjacency='zero-out'."
+            )
+
+    def _batches(self, plan: Plan) -> Iterator[Batch]:
+        raise NotImplementedError
+
+
+class ArrayStream(Stream):
+    """Rows of arrays in memory (or memory-mapped), batch after batch."""
+
+    def __init__(self, features: NDArray[Any], labels: NDArray[Any], non_finite: str) -> None:
+        super().__init__()
+        self._features, self._labels, self._non_finite = features, labels, non_finite
+        self.rows_available = len(labels)
+
+    def _check(self, plan: Plan) -> None:
+        super()._check(plan)
+        _check_width(self._features, plan)
+        if self._non_finite == "error":
+            _check_values(self._features, self._labels, plan)
+
+    def _batches(self, plan: Plan) -> Iterator[Batch]:
+        for step in range(plan.rounds):
+            first = step * plan.batch_size
+            yield Batch(step, self._chunks(first, min(first + plan.batch_size, len(self._labels))))
+
+    def _chunks(self, first: int, last: int) -> Iterator[Chunk]:
+        rows = _chunk_rows(self._features.shape[1])
+        for start in range(first, last, rows):
+            stop = min(start + rows, last)
+            self.rows_read = (self.rows_read or 0) + stop - start
+            yield self._features[start:stop], self._labels[start:stop]
+
+
+class HashedStream(ArrayStream):
+    """Rows that choose their round by a hash of their id, so that no row's place depends on another row.
+
+    Batch sizes then vary and stay secret; every denominator is the public B.
+    """
+
+    rows_read = None
+
+    def __init__(self, features: NDArray[Any], labels: NDArray[Any], ids: Sequence[Any], non_finite: str) -> None:
+        super().__init__(features, labels, non_finite)
+        self.rows_available = None
+        self._ids = ids
+
+    def _check(self, plan: Plan) -> None:
+        _check_width(self._features, plan)
+        if self._non_finite == "error":
+            _check_values(self._features, self._labels, plan)
+
+    def _batches(self, plan: Plan) -> Iterator[Batch]:
+        salt = bytes.fromhex(plan.digest())
+        rounds = np.array([_round_of(identity, salt, plan.rounds) for identity in self._ids], dtype=np.int64)
+        order = np.argsort(rounds, kind="stable")
+        edges = np.searchsorted(rounds[order], np.arange(plan.rounds + 1))
+        for step in range(plan.rounds):
+            yield Batch(step, self._picked(order[edges[step] : edges[step + 1]]))
+
+    def _picked(self, positions: NDArray[np.int64]) -> Iterator[Chunk]:
+        rows = _chunk_rows(self._features.shape[1])
+        for start in range(0, len(positions), rows):
+            picked = positions[start : start + rows]
+            yield self._features[picked], self._labels[picked]
+
+
+class ChunkStream(Stream):
+    """Rows from an iterable of (features, labels) chunks of any size; the iterable is read as far as needed."""
+
+    def __init__(self, chunks: Iterable[Any]) -> None:
+        super().__init__()
+        self._source = iter(chunks)
+        self._kept: list[Chunk] = []
+
+    def open(self, plan: Plan) -> Iterator[Batch]:
+        batches = super().open(plan)
+        if not self._fill(plan.problem.dimension):
+            raise DataError("The stream is empty: no row was found. Check the source; nothing was spent.")
+        return batches
+
+    def _batches(self, plan: Plan) -> Iterator[Batch]:
+        for step in range(plan.rounds):
+            yield Batch(step, self._chunks(plan.batch_size, plan.problem.dimension))
+
+    def _chunks(self, size: int, width: int) -> Iterator[Chunk]:
+        rows, left = _chunk_rows(width), size
+        while left:
+            chunk = self._take(min(rows, left), width)
+            taken = len(chunk[1]) if chunk else 0
+            if chunk is None or not taken:
+                return
+            left -= taken
+            self.rows_read = (self.rows_read or 0) + taken
+            yield chunk
+
+    def _take(self, rows: int, width: int) -> Chunk | None:
+        """Exactly ``rows`` rows, fewer only at the end of the source."""
+        parts: list[Chunk] = []
+        wanted = rows
+        while wanted and self._fill(width):
+            features, labels = self._kept.pop()
+            if len(labels) > wanted:
+                self._kept.append((features[wanted:], labels[wanted:]))
+                features, labels = features[:wanted], labels[:wanted]
+            parts.append((features, labels))
+            wanted -= len(labels)
+        if not parts:
+            return None
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    def _fill(self, width: int) -> bool:
+        """Have a chunk with at least one row at hand, if the source still has one."""
+        while not self._kept:
+            try:
+                item = next(self._source)
+            except StopIteration:
+                return False
+            features, labels = _chunk(item)
+            if features.shape[1] != width:
+                raise DataError(_width_message(features.shape[1], width))
+            if len(labels):
+                self._kept.append((features, labels))
+        return True
+
+
+def stream(
+    data: Any, labels: ArrayLike | None = None, *, ids: Sequence[Any] | None = None, non_finite: str = "error"
+) -> Stream:
+    """Rows to train on, once.
+
+    ``stream(X, y)``
+        arrays, in their order; checked up front for shape and finite values.
+    ``stream(X, y, ids=ids)``
+        each row's round is a hash of its id: the form that ``adjacency="add-remove"`` needs.
+    ``stream(chunks)``
+        any iterable of (X, y) chunks or (row, label) pairs, read lazily and in order; memory does not grow
+        with its length. A row that is not finite counts as a zero row.
+
+    ``non_finite="zero"`` lets non-finite rows of arrays count as zero rows too, without a look ahead: an
+    error is a data-dependent outcome, and this removes it.
+    """
+    one_of("non_finite", non_finite, ("error", "zero"))
+    if labels is None and not _is_matrix(data):
+        if ids is not None:
+            raise InvalidArgument("ids go with arrays: stream(X, y, ids=ids).")
+        return ChunkStream(data)
+    features, targets = _arrays(data, labels)
+    if not len(targets):
+        raise DataError("X is empty: no row was found. Nothing was spent.")
+    if ids is None:
+        return ArrayStream(features, targets, non_finite)
+    if len(ids) != len(targets):
+        raise InvalidArgument(f"Expected one id a row, got {len(ids)} ids for {len(targets)} rows.")
+    return HashedStream(features, targets, ids, non_finite)
+
+
+def _is_matrix(data: Any) -> bool:
+    return getattr(data, "ndim", None) == 2
+
+
+def _arrays(data: Any, labels: ArrayLike | None) -> Chunk:
+    features = np.asarray(data)
+    if features.ndim != 2 or features.dtype.kind not in "fiub":
+        raise DataError(
+            f"Expected X to be a numeric array of shape (rows, features), got {features.dtype} {features.shape}."
+        )
+    targets = np.zeros(len(features)) if labels is None else np.asarray(labels)
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    if targets.ndim != 1 or targets.dtype.kind not in "fiub":
+        raise DataError(
+            f"Expected y to be a numeric vector, got {targets.dtype} {targets.shape}. Map labels to numbers first."
+        )
+    if len(targets) != len(features):
+        raise DataError(f"Expected one label a row, got {len(targets)} labels for {len(features)} rows.")
+    return features, targets
+
+
+def _chunk(item: Any) -> Chunk:
+    try:
+        features, labels = item
+    except (TypeError, ValueError):
+        raise DataError("Expected the stream to yield pairs (features, labels).") from None
+    features = np.asarray(features)
+    if features.ndim == 1:
+        features, labels = features[None, :], np.atleast_1d(labels)
+    return _arrays(features, labels)
+
+
+def _check_width(features: NDArray[Any], plan: Plan) -> None:
+    if features.shape[1] != plan.problem.dimension:
+        raise DataError(_width_message(features.shape[1], plan.problem.dimension))
+
+
+def _width_message(got: int, wanted: int) -> str:
+    return f"Expected rows of {wanted} features (problem.dimension={wanted}), got {got}. Fix the data or the problem."
+
+
+def _check_values(features: NDArray[Any], labels: NDArray[Any], plan: Plan) -> None:
+    remedy = "Clean them, or pass stream(..., non_finite='zero') to count such rows as zero rows. Nothing was spent."
+    for start in range(0, len(labels), rows := _chunk_rows(features.shape[1])):
+        if not np.all(np.isfinite(features[start : start + rows])):
+            raise DataError(f"X has values that are NaN or infinite. {remedy}")
+    if not np.all(np.isfinite(labels)):
+        raise DataError(f"y has values that are NaN or infinite. {remedy}")
+    loss = plan.problem.loss
+    if not isinstance(loss, CustomLoss) and not np.all(loss.valid(labels)):
+        raise DataError(f"y has labels that the {loss.kind} loss cannot take: expected {loss.labels_are}. {remedy}")
+
+
+def _chunk_rows(width: int) -> int:
+    """Rows of a chunk: a multiple of the block, about 32 MB of float64."""
+    blocks = max(1, _CHUNK_BYTES // (8 * width * BLOCK_ROWS))
+    return blocks * BLOCK_ROWS
+
+
+def _round_of(identity: Any, salt: bytes, rounds: int) -> int:
+    """Round of a row: a keyed hash of its id, uniform over the rounds, a function of nothing else."""
+    if isinstance(identity, np.generic):
+        identity = identity.item()
+    data = identity if isinstance(identity, bytes) else repr(identity).encode()
+    return int.from_bytes(hashlib.blake2b(data, key=salt[:32], digest_size=16).digest(), "little") % rounds

@@ -1,0 +1,59 @@
+"""A data set that comes with the library: the reference problem, made on the spot from a seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsco.values import Array
+
+__all__ = ["ReferenceProblem", "reference_problem"]
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceProblem:
+    """Logistic regression whose population minimiser is known, so that excess risk can be measured.
+
+    Rows a ~ N(0, diag(1/j)), divided by max(1, ||a||); y ~ Bernoulli(sigmoid(<a, optimum>)).
+    """
+
+    features: Array
+    labels: NDArray[Any]
+    optimum: Array
+    _fresh: Array
+
+    @property
+    def population_smoothness(self) -> float:
+        """0.25 times the largest eigenvalue of E[a a'], over the fresh rows."""
+        return 0.25 * float(np.linalg.eigvalsh(self._fresh.T @ self._fresh / len(self._fresh))[-1])
+
+    def excess_risk(self, x: Array) -> float:
+        """F(x) - F(optimum) over fresh rows, with the true label probabilities."""
+        truth, score = self._fresh @ self.optimum, self._fresh @ x
+        probability = 0.5 * (1 + np.tanh(truth / 2))
+        risk = np.logaddexp(0.0, score) - probability * score
+        best = np.logaddexp(0.0, truth) - probability * truth
+        return float(np.mean(risk - best))
+
+
+def reference_problem(
+    n: int = 200_000, dimension: int = 50, *, optimum_norm: float = 5.0, fresh: int = 200_000, seed: int = 0
+) -> ReferenceProblem:
+    """The reference problem with ``n`` rows to train on and ``fresh`` rows to measure with.
+
+    >>> data = reference_problem(n=100, dimension=3, fresh=10)
+    >>> data.features.shape, data.excess_risk(data.optimum)
+    ((100, 3), 0.0)
+    """
+    rng = np.random.default_rng(seed)
+    direction = rng.standard_normal(dimension)
+    optimum = optimum_norm * direction / np.linalg.norm(direction)
+    scale = 1 / np.sqrt(np.arange(1, dimension + 1))
+    rows = rng.standard_normal((n + fresh, dimension)) * scale
+    rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
+    train = rows[:n]
+    labels = (rng.random(n) < 0.5 * (1 + np.tanh(train @ optimum / 2))).astype(np.int64)
+    return ReferenceProblem(features=train, labels=labels, optimum=optimum, _fresh=rows[n:])

@@ -1,0 +1,113 @@
+"""Files that are whole or absent: canonical JSON under a checksum, replaced atomically, one writer at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpsco.errors import CheckpointError
+
+__all__ = ["canonical", "jsonable", "locked", "read_sealed", "write_atomic", "write_sealed"]
+
+
+def jsonable(value: Any) -> Any:
+    """``value`` with tuples as lists and infinities as the strings that ``float`` reads back."""
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    return value
+
+
+def canonical(payload: Any) -> bytes:
+    """The one JSON text of ``payload``: sorted keys, no spaces, no NaN."""
+    return json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Replace ``path`` by ``data``; after a crash at any moment it holds the old or the new content, whole."""
+    temporary = path.with_name(path.name + ".new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        os.fchmod(descriptor, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def write_sealed(path: Path, payload: Mapping[str, Any], *, mode: int = 0o644) -> None:
+    """Write ``payload`` as canonical JSON with a checksum of itself."""
+    write_atomic(path, canonical({**payload, "check": _check(payload)}), mode=mode)
+
+
+def read_sealed(path: Path, kind: str, fields: set[str]) -> dict[str, Any]:
+    """Read what ``write_sealed`` wrote: exactly ``fields``, not a byte changed, or ``CheckpointError``."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"Cannot read the {kind} {path.name!r}: {error.strerror}. Check the path.") from None
+    try:
+        payload = json.loads(raw)
+    except (ValueError, RecursionError):
+        payload = None
+    if not isinstance(payload, dict) or set(payload) != fields | {"check"}:
+        raise CheckpointError(_damaged(path, kind))
+    check = payload.pop("check")
+    try:
+        intact = check == _check(payload) and raw == canonical({**payload, "check": check})
+    except (TypeError, ValueError):
+        intact = False
+    if not intact:
+        raise CheckpointError(_damaged(path, kind))
+    return payload
+
+
+@contextlib.contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Hold an exclusive lock on ``path``; the system drops it if the process dies."""
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CheckpointError(f"The {what} is in use by another process. Wait for it to end, or stop it.") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _check(payload: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical(payload)).hexdigest()
+
+
+def _damaged(path: Path, kind: str) -> str:
+    return (
+        f"The {kind} {path.name!r} is damaged, incomplete or of another version. Restore it from a copy of the same "
+        "moment, "
+        "or start a new run."
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

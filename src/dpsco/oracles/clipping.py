@@ -1,0 +1,46 @@
+"""Clipping that is a bound in exact arithmetic, not nearly one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsco.values import Array
+
+__all__ = ["LARGEST_NORM", "clip_scale", "row_norms"]
+
+LARGEST_NORM = 1e150
+"""Rows longer than this count as not finite: the factor that clips them would lose its digits to underflow."""
+
+_UNIT_ROUNDOFF = 2.0**-53
+
+
+def row_norms(rows: Array) -> Array:
+    """l2 norm of each row, safe against overflow and underflow of the squares.
+
+    Guarantee: relative error below (width/2 + 4) 2^-53, for any finite row; inf if the norm itself overflows, and
+    not finite if the row is not.
+    """
+    largest = np.max(np.abs(rows), axis=1, initial=0.0)
+    # A power of two scales without rounding; rows of ordinary size need no scaling at all.
+    ordinary = (largest > 1e-140) & (largest < 1e140)
+    if np.all(ordinary | (largest == 0.0)):
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
+    _, exponent = np.frexp(largest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.ldexp(rows, -exponent[:, None])
+        return np.ldexp(np.sqrt(np.einsum("ij,ij->i", scaled, scaled)), exponent)
+
+
+def clip_scale(norms: Array, clip: float, width: int) -> tuple[Array, NDArray[np.bool_]]:
+    """Factor in [0, 1] for each vector of computed norm ``norms``, and which ones it shortens.
+
+    Guarantee: factor times the exact norm is at most ``clip``, if ``norms`` comes from ``row_norms`` (times a
+    scalar) on vectors of ``width`` entries: the target is lowered by a margin that covers every rounding.
+    """
+    if np.isinf(clip):
+        return np.ones_like(norms), np.zeros(norms.shape, dtype=bool)
+    target = clip * (1.0 - (width + 32) * _UNIT_ROUNDOFF)
+    over = norms > target
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(over, target / norms, 1.0), over

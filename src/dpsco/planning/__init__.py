@@ -1,0 +1,5 @@
+"""Plans: every public number of a run, chosen before the first row is read."""
+
+from dpsco.planning.plan import Plan, Prediction
+
+__all__ = ["Plan", "Prediction"]

@@ -1,0 +1,1 @@
+"""Budget, noise, the one way from Clipped to Released, the accounts, the report."""

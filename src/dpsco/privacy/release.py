@@ -1,0 +1,100 @@
+"""The choke point: the only code that turns ``Clipped`` into ``Released``.
+
+    released_t = D_t + round_grid(w_t),    w_t = increment of B Z for round t
+
+Guarantee
+    Over a run, the released values are mu-GDP (calibration.py, mechanisms/base.py) because
+    * a round past the horizon is refused: its noise was not paid for;
+    * one noise value serves one release: the fingerprint of (run, query, sum) is on record before the
+      value leaves, the same request again returns what was stored, another one is refused;
+    * the noise key and buffers live here and in the ledger's secret part, and nowhere else.
+Cost
+    O(p) plus the mechanism's own cost per round.
+"""
+
+from __future__ import annotations
+
+import hmac
+
+import numpy as np
+
+from dpsco.errors import DataError, HorizonError, LedgerError
+from dpsco.mechanisms.base import Mechanism, NoiseBuffers
+from dpsco.privacy.calibration import Calibration
+from dpsco.privacy.ledger import Ledger
+from dpsco.privacy.noise import derive, normals
+from dpsco.values import _BY_RELEASE, Array, Clipped, Query, Released, to_grid
+
+__all__ = ["Channel"]
+
+
+class Channel:
+    """Everything secret about one run's noise, behind one public method: ``release``."""
+
+    def __init__(self, calibration: Calibration, mechanism: Mechanism, dimension: int, ledger: Ledger) -> None:
+        self._calibration = calibration
+        self._mechanism = mechanism
+        self._dimension = dimension
+        self._ledger = ledger
+        self._buffers: NoiseBuffers = mechanism.start()
+        self._next = 0  # the round whose noise the buffers are ready for
+
+    def stored(self, step: int) -> Released | None:
+        """What was released for ``step`` in this run, if anything."""
+        value = self._ledger.value(step)
+        return None if value is None else Released(step, value, by=_BY_RELEASE)
+
+    def release(self, query: Query, clipped: Clipped) -> Released:
+        """Add this round's noise to the sum, once.
+
+        Raises ``HorizonError`` past the plan's rounds and ``LedgerError`` if this round was already
+        released for another query or another sum, or if an earlier round is still missing.
+        """
+        step = query.step
+        if not 0 <= step < self._mechanism.horizon:
+            raise HorizonError(
+                f"Round {step} was asked for, but the plan pays for rounds 0 to {self._mechanism.horizon - 1}. "
+                "Make a plan with more rounds."
+            )
+        if clipped.total.shape != (self._dimension,) or not np.all(np.isfinite(clipped.total)):
+            raise DataError(
+                f"Expected the oracle to return a finite sum of {self._dimension} numbers. "
+                "An oracle must clip every row and count non-finite rows as zero."
+            )
+        fingerprint = self._fingerprint(query, clipped)
+        recorded = self._ledger.fingerprint(step)
+        if recorded is None:
+            self._ledger.record(step, fingerprint)
+        elif not hmac.compare_digest(recorded, fingerprint):
+            raise LedgerError(
+                f"Round {step} was already released for another query or other rows; its noise is used up and a second "
+                "release would reveal the difference. Start a new run (a new key and a new budget) instead."
+            )
+        done = self.stored(step)
+        if done is not None:
+            return done
+        value = to_grid(clipped.total, self._calibration.grid) + self._noise(step)
+        self._ledger.store(step, value)
+        return Released(step, value, by=_BY_RELEASE)
+
+    def close(self) -> None:
+        """After the last round: forget the noise and erase the key."""
+        self._buffers = ()
+        self._ledger.erase_key()
+
+    def _noise(self, step: int) -> Array:
+        if self._calibration.sigma == 0.0:
+            return np.zeros(self._dimension)
+        if step < self._next:  # the noise was made but could not be stored: make it again
+            self._buffers, self._next = self._mechanism.start(), 0
+        while True:  # a resumed run rebuilds the buffers from (key, 0 .. step)
+            noise, self._buffers = self._mechanism.increment(self._buffers, self._next, self._draw)
+            self._next += 1
+            if self._next > step:
+                return to_grid(noise, self._calibration.grid)
+
+    def _draw(self, row: int) -> Array:
+        return self._calibration.sigma * normals(self._ledger.key, row, self._dimension)
+
+    def _fingerprint(self, query: Query, clipped: Clipped) -> bytes:
+        return derive(self._ledger.key, "fingerprint", query.digest(), np.ascontiguousarray(clipped.total).tobytes())

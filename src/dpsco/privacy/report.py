@@ -1,0 +1,155 @@
+"""The privacy report: what was promised, to whom, on what assumptions, and what may be published."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpsco.errors import InvalidArgument
+from dpsco.files import jsonable
+from dpsco.privacy import gaussian
+
+__all__ = ["PrivacyReport"]
+
+FORMAT = 1
+_CURVE_DELTAS = tuple(10.0**-k for k in range(2, 13))
+
+UNITS = {
+    "zero-out": "one row: its gradients replaced by 0, its place and the number of rows public",
+    "replace": "one row: replaced by any other, the number of rows public",
+    "add-remove": "one row: there or not there, the number of rows secret",
+}
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """Everything a reader needs to judge a run; nothing in it depends on the data except through releases."""
+
+    private: bool
+    reason: str
+    """Why the run is private, or why it is not."""
+    mu: float
+    epsilon: float
+    delta: float
+    adjacency: str
+    records: int
+    unit: str
+    algorithm: str
+    mechanism: str
+    rounds: int
+    batch_size: int
+    rows_planned: int
+    rows_missing: int | None
+    """Rows that did not come and counted as zero rows; None where the count is not public."""
+    rows_unread: int | None
+    """Rows that were there and not read; None where unknown or not public."""
+    gradients_per_example: int
+    clip: float
+    noise_std: float
+    """sigma: standard deviation of each entry of Z; the noise on running sums is B Z."""
+    sensitivity: float
+    """Largest column norm of the mechanism's strategy."""
+    difference: float
+    """Largest distance of one round's sums on neighbours: the clip, doubled for replace, plus the slack."""
+    slack: float
+    """What rounding to the grid and summation in floating point add to the difference."""
+    grid: float
+    assumptions: tuple[str, ...]
+    publishable: tuple[str, ...]
+    never_publish: tuple[str, ...]
+    versions: dict[str, str]
+    run_id: str
+
+    @property
+    def curve(self) -> tuple[tuple[float, float], ...]:
+        """(delta, epsilon) pairs: the whole trade-off, since mu-GDP holds at every delta."""
+        deltas = sorted({*_CURVE_DELTAS, self.delta}, reverse=True)
+        return tuple((delta, gaussian.epsilon_of(self.mu, delta)) for delta in deltas)
+
+    def group_epsilon(self, records: int) -> float:
+        """epsilon at the report's delta for ``records`` rows at once."""
+        return gaussian.epsilon_of(gaussian.group(self.mu / self.records, records), self.delta)
+
+    # --- forms --------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return json.dumps(jsonable({"format": FORMAT, **data, "curve": self.curve}), indent=2, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyReport:
+        fields = {field.name for field in dataclasses.fields(cls)}
+        try:
+            data: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict) or set(data) != fields | {"format", "curve"} or data["format"] != FORMAT:
+            raise InvalidArgument(
+                f"Not a privacy report of format {FORMAT}: fields are missing, extra or of another version."
+            )
+        values: dict[str, Any] = {
+            name: tuple(data[name]) if isinstance(data[name], list) else data[name] for name in fields
+        }
+        for name in ("mu", "epsilon", "clip", "difference"):
+            values[name] = float(values[name])
+        return cls(**values)
+
+    def to_text(self) -> str:
+        head = "PRIVATE" if self.private else "NOT PRIVATE"
+        lines = [f"{head}: {self.reason}"]
+        lines += [f"  {name:<24} {value}" for name, value in self._facts()]
+        for title, items in self._lists():
+            lines += [f"  {title}", *(f"    - {item}" for item in items)]
+        return "\n".join(lines)
+
+    __str__ = to_text
+
+    def to_markdown(self) -> str:
+        head = "Private" if self.private else "Not private"
+        lines = ["# Privacy report", "", f"**{head}**: {self.reason}", "", "| | |", "|---|---|"]
+        lines += [f"| {name} | {value} |" for name, value in self._facts()]
+        for title, items in self._lists():
+            lines += ["", f"## {title}", "", *(f"* {item}" for item in items)]
+        lines += ["", "## epsilon at every delta", "", "| delta | epsilon |", "|---|---|"]
+        lines += [f"| {delta:.3g} | {epsilon:.6g} |" for delta, epsilon in self.curve]
+        return "\n".join(lines) + "\n"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        covered = self.unit if self.records == 1 else f"any {self.records} rows at once ({self.adjacency})"
+        facts = [
+            ("guarantee", f"({self.epsilon:.6g}, {self.delta:.3g})-DP, exactly {self.mu:.6g}-GDP"),
+            ("protects", covered),
+            ("adjacency", self.adjacency),
+            ("algorithm", f"{self.algorithm}, {self.rounds} rounds of {self.batch_size:,} rows, one pass"),
+            ("rows", self._rows()),
+            ("gradients per row", str(self.gradients_per_example)),
+            ("clip", f"{self.clip:.6g} on each row's weighted difference"),
+            ("noise", f"{self.mechanism}: sigma {self.noise_std:.6g}, sensitivity {self.sensitivity:.6g}"),
+            ("floating point", f"grid {self.grid:.3g}, slack {self.slack:.3g} counted in the sensitivity"),
+            ("versions", ", ".join(f"{name} {version}" for name, version in self.versions.items())),
+            ("run", self.run_id),
+        ]
+        if math.isfinite(self.mu):
+            at = ", ".join(f"{e:.4g} at {d:.0e}" for d, e in self.curve if d in _CURVE_DELTAS[2::2])
+            facts.insert(1, ("epsilon(delta)", at))
+            groups = ", ".join(f"{k}: {self.group_epsilon(k):.4g}" for k in (2, 5, 10))
+            facts.insert(2, ("epsilon for k rows", groups))
+        return facts
+
+    def _rows(self) -> str:
+        text = f"{self.rows_planned:,} planned"
+        if self.rows_missing is not None:
+            text += f", {self.rows_missing:,} missing (counted as zero rows)"
+        if self.rows_unread is not None:
+            text += f", {self.rows_unread:,} not read"
+        return text
+
+    def _lists(self) -> list[tuple[str, tuple[str, ...]]]:
+        return [
+            ("Assumed", self.assumptions),
+            ("May be published", self.publishable),
+            ("Never publish", self.never_publish),
+        ]

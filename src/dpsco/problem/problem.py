@@ -1,0 +1,105 @@
+"""A problem: what is minimised, over which set, on rows of which size. All of it public."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
+from dpsco.files import jsonable
+from dpsco.problem.domains import DOMAINS, Domain, Product
+from dpsco.problem.losses import LOSSES, Loss
+
+__all__ = ["Problem"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """min over x in ``domain`` of E f(x, d), with rows of ``dimension`` features and norm up to ``feature_norm``.
+
+    >>> from dpsco.problem.losses import Logistic
+    >>> from dpsco.problem.domains import L2Ball
+    >>> problem = Problem(loss=Logistic(), domain=L2Ball(radius=10.0), dimension=50)
+    >>> problem.lipschitz, problem.smoothness
+    (1.0, 0.25)
+    """
+
+    loss: Loss
+    domain: Domain
+    dimension: int
+    feature_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loss, Loss):
+            raise InvalidArgument(f"Expected loss to be one of dpsco's losses, such as Logistic(), got {self.loss!r}.")
+        if not isinstance(self.domain, Domain):
+            raise InvalidArgument(
+                f"Expected domain to be one of dpsco's, such as L2Ball(radius=10.0), got {self.domain!r}."
+            )
+        dimension = positive_integer("dimension", self.dimension, "It is the number of features.")
+        norm = positive("feature_norm", self.feature_norm, "It bounds the l2 norm of a row; it must be public.")
+        object.__setattr__(self, "dimension", dimension)
+        object.__setattr__(self, "feature_norm", norm)
+        self.domain.check(self.parameters)
+
+    @property
+    def parameters(self) -> int:
+        """p: length of the vector x that is learned."""
+        return self.dimension * self.loss.outputs
+
+    @property
+    def lipschitz(self) -> float:
+        """L: no row's gradient is longer (for rows within feature_norm)."""
+        return self.loss.lipschitz(self.feature_norm, self.radius)
+
+    @property
+    def smoothness(self) -> float:
+        """M: no row's Hessian is larger (for rows within feature_norm)."""
+        return self.loss.smoothness(self.feature_norm)
+
+    @property
+    def radius(self) -> float:
+        """Largest ||x|| over the domain; inf if unbounded."""
+        return self.domain.radius_in(self.parameters)
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance of two points of the domain; inf if unbounded."""
+        return self.domain.diameter_in(self.parameters)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "loss": _to_dict(self.loss),
+            "domain": _to_dict(self.domain),
+            "dimension": self.dimension,
+            "feature_norm": self.feature_norm,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Problem:
+        loss = _from_dict(data["loss"], LOSSES, "loss")
+        return cls(loss, _domain(data["domain"]), data["dimension"], data["feature_norm"])
+
+
+def _to_dict(part: Loss | Domain) -> dict[str, Any]:
+    fields: dict[str, Any] = {"kind": part.kind}
+    for field in dataclasses.fields(part):  # type: ignore[arg-type]
+        value = getattr(part, field.name)
+        fields[field.name] = [_to_dict(p) for p in value] if field.name == "parts" else jsonable(value)
+    return fields
+
+
+def _domain(data: Mapping[str, Any]) -> Domain:
+    if data.get("kind") == Product.kind:
+        return Product(tuple(_domain(part) for part in data["parts"]), tuple(data["sizes"]))
+    domain: Domain = _from_dict(data, DOMAINS, "domain")
+    return domain
+
+
+def _from_dict(data: Mapping[str, Any], kinds: Mapping[str, Any], name: str) -> Any:
+    kind = kinds[one_of(name, data.get("kind"), kinds)]
+    return kind(
+        **{key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key != "kind"}
+    )

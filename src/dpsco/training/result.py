@@ -1,0 +1,75 @@
+"""What a run gives back: a model, a report, a trace. Nothing secret is reachable from any of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpsco.errors import DataError
+from dpsco.planning.plan import Plan
+from dpsco.privacy.report import PrivacyReport
+from dpsco.problem import CustomLoss, Loss
+from dpsco.values import Array
+
+__all__ = ["Diagnostics", "Model", "Result", "Round"]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A linear model: ``coef`` of shape (features,), or (classes, features) for softmax."""
+
+    coef: Array
+    loss: Loss
+
+    def scores(self, features: ArrayLike) -> Array:
+        """<a, coef> for each row."""
+        a = np.asarray(features, dtype=np.float64)
+        if isinstance(self.loss, CustomLoss) or a.ndim != 2 or a.shape[1] != self.coef.shape[-1]:
+            raise DataError(f"Expected rows of {self.coef.shape[-1]} features for a linear model, got shape {a.shape}.")
+        return np.asarray(a @ self.coef.T)
+
+    def predict(self, features: ArrayLike) -> NDArray[Any]:
+        """The predicted label of each row."""
+        return self.loss.predict(self.scores(features))
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round as the public may see it: computed from released values only."""
+
+    step: int
+    gradient_norm: float
+    """||nabla_t||: the private estimate of the gradient at x_t, noise included."""
+    move: float
+    """||x_{t+1} - x_t||."""
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """``model``, ``report``, ``trace`` and the ``plan`` they came from."""
+
+    model: Model
+    report: PrivacyReport
+    trace: tuple[Round, ...]
+    plan: Plan
+
+
+@dataclass
+class Diagnostics:
+    """NOT PRIVATE: tallies over the raw rows, for the eyes of whoever may see the data.
+
+    Pass one to ``train(..., diagnostics=)`` to have it filled; no result, report or file holds it.
+    """
+
+    rows: list[int] = field(default_factory=list)
+    """Rows met, by round."""
+    clipped_rows: list[int] = field(default_factory=list)
+    """Rows whose difference was shortened, by round."""
+    zeroed_rows: list[int] = field(default_factory=list)
+    """Rows that were not finite or had no valid label and counted as zero, by round."""
+
+    def __repr__(self) -> str:
+        return "Diagnostics(<not private>)"

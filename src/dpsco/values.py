@@ -1,0 +1,134 @@
+"""The narrow waist: the only values that pass between algorithm, oracle and release.
+
+algorithm.ask(state)  -> Query       public
+oracle.answer(query)  -> Clipped     SENSITIVE: repr hides it, pickle and copy refuse it
+release(clipped)      -> Released    private, safe to publish
+algorithm.tell(state, released)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BLOCK_ROWS", "Array", "Batch", "Chunk", "Clipped", "Query", "Released", "to_grid"]
+
+Array = NDArray[np.float64]
+
+Chunk = tuple[NDArray[Any], NDArray[Any]]
+"""Some rows of a batch: features of shape (rows, p), labels of shape (rows,)."""
+
+BLOCK_ROWS = 256
+"""Rows summed in floating point before rounding to the grid; batches are cut into blocks from their first row."""
+
+
+def to_grid(values: Array, grid: float) -> Array:
+    """``values`` rounded to the nearest multiples of ``grid``, a power of two; as they are if grid = 0.
+
+    Guarantee: sums of results are exact in float64, in any order, while they stay below 2^53 grid.
+    """
+    return values if grid == 0.0 else np.rint(values / grid) * grid
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """What round ``step`` asks of each fresh example d: ``clip(sum_j weights[j] grad f(points[j], d), clip)``.
+
+    Everything in it is public: it is computed from the plan and from released values.
+    """
+
+    step: int
+    points: tuple[Array, ...]
+    """(x_t, x_{t-1}); only (x_0,) in round 0, where eta_{-1} = 0."""
+    weights: tuple[float, ...]
+    """(eta_t, -eta_{t-1})."""
+    clip: float
+    """C, the bound on one example's weighted difference; inf without noise."""
+    size: int
+    """B, the public batch size: the denominator, whatever number of rows comes."""
+    grid: float = 0.0
+    """Power of two that block sums are rounded to; 0 without noise."""
+    block: int = BLOCK_ROWS
+    """Rows per block; 1 makes the sum independent of row positions (add-remove adjacency)."""
+
+    def digest(self) -> bytes:
+        """SHA-256 of all fields: two queries ask the same if and only if it is equal."""
+        numbers = (self.step, self.size, self.block, len(self.points), self.clip, self.grid, *self.weights)
+        h = hashlib.sha256(struct.pack(f"<4q{2 + len(self.weights)}d", *numbers))
+        for point in self.points:
+            h.update(np.ascontiguousarray(point).tobytes())
+        return h.digest()
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows of one round, in chunks that can each be held in memory; read once, in order.
+
+    Every chunk but the last has a multiple of ``BLOCK_ROWS`` rows, so the blocks of a batch do not
+    depend on how it was cut into chunks.
+    """
+
+    step: int
+    chunks: Iterable[Chunk]
+
+
+class Clipped:
+    """SENSITIVE: a sum of clipped contributions, not yet noised.
+
+    It can be handed to ``release`` and to nothing else: it does not print, copy or pickle.
+    """
+
+    __slots__ = ("clipped_rows", "rows", "total", "zeroed_rows")
+
+    def __init__(self, total: Array, rows: int, *, clipped_rows: int = 0, zeroed_rows: int = 0) -> None:
+        self.total = total
+        self.rows = rows
+        self.clipped_rows = clipped_rows
+        self.zeroed_rows = zeroed_rows
+
+    def __add__(self, other: Clipped) -> Clipped:
+        """Union of two disjoint sets of rows; exact on the grid, so shards combine in any order."""
+        return Clipped(
+            self.total + other.total,
+            self.rows + other.rows,
+            clipped_rows=self.clipped_rows + other.clipped_rows,
+            zeroed_rows=self.zeroed_rows + other.zeroed_rows,
+        )
+
+    def __repr__(self) -> str:
+        return "Clipped(<sensitive: hand it to release>)"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("A Clipped sum is sensitive and is never pickled or copied. Release it first.")
+
+
+_BY_RELEASE = object()
+"""Held by ``dpsco.privacy.release`` alone: nothing else makes a ``Released``."""
+
+
+class Released:
+    """A sum after noise: differentially private, safe to log, store and publish."""
+
+    __slots__ = ("step", "value")
+
+    def __init__(self, step: int, value: Array, *, by: object) -> None:
+        if by is not _BY_RELEASE:
+            raise TypeError("Only dpsco.privacy.release makes a Released: that is where the noise is added.")
+        value.setflags(write=False)
+        object.__setattr__(self, "step", step)
+        object.__setattr__(self, "value", value)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError("A Released is immutable.")
+
+    step: int
+    value: Array
+
+    def __repr__(self) -> str:
+        return f"Released(step={self.step}, dimension={self.value.size})"
