@@ -24,6 +24,12 @@ class ReferenceProblem:
     labels: NDArray[Any]
     optimum: Array
     _fresh: Array
+    _seed: int
+
+    def fresh(self, rows: int) -> tuple[Array, NDArray[Any]]:
+        """Rows that were not trained on, with labels: public data to measure accuracy on."""
+        features = self._fresh[:rows]
+        return features, _labels(features, self.optimum, np.random.default_rng([self._seed, 1]))
 
     @property
     def population_smoothness(self) -> float:
@@ -33,7 +39,7 @@ class ReferenceProblem:
     def excess_risk(self, x: Array) -> float:
         """F(x) - F(optimum) over fresh rows, with the true label probabilities."""
         truth, score = self._fresh @ self.optimum, self._fresh @ x
-        probability = 0.5 * (1 + np.tanh(truth / 2))
+        probability = _sigmoid(truth)
         risk = np.logaddexp(0.0, score) - probability * score
         best = np.logaddexp(0.0, truth) - probability * truth
         return float(np.mean(risk - best))
@@ -55,5 +61,13 @@ def reference_problem(
     rows = rng.standard_normal((n + fresh, dimension)) * scale
     rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
     train = rows[:n]
-    labels = (rng.random(n) < 0.5 * (1 + np.tanh(train @ optimum / 2))).astype(np.int64)
-    return ReferenceProblem(features=train, labels=labels, optimum=optimum, _fresh=rows[n:])
+    labels = _labels(train, optimum, rng)
+    return ReferenceProblem(features=train, labels=labels, optimum=optimum, _fresh=rows[n:], _seed=seed)
+
+
+def _labels(features: Array, optimum: Array, rng: np.random.Generator) -> NDArray[Any]:
+    return (rng.random(len(features)) < _sigmoid(features @ optimum)).astype(np.int64)
+
+
+def _sigmoid(scores: Array) -> Array:
+    return 0.5 * (1 + np.tanh(scores / 2))

@@ -90,5 +90,5 @@ def _number(name: str, value: Any, why: str) -> float:
         raise InvalidArgument(f"Expected {name}={value!r} to be a number. {why}")
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidArgument(f"Expected {name} to be a number, got {type(value).__name__}. {why}") from None

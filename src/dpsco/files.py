@@ -35,7 +35,8 @@ def canonical(payload: Any) -> bytes:
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace ``path`` by ``data``; after a crash at any moment it holds the old or the new content, whole."""
     temporary = path.with_name(path.name + ".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # never into somebody else's file
     try:
         os.fchmod(descriptor, mode)
         with os.fdopen(descriptor, "wb") as file:

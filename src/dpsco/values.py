@@ -17,15 +17,18 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK_ROWS", "Array", "Batch", "Chunk", "Clipped", "Query", "Released", "to_grid"]
+__all__ = ["CHUNK_ROWS", "SUMMATION_SLACK", "Array", "Batch", "Chunk", "Clipped", "Query", "Released", "to_grid"]
 
 Array = NDArray[np.float64]
 
 Chunk = tuple[NDArray[Any], NDArray[Any]]
 """Some rows of a batch: features of shape (rows, p), labels of shape (rows,)."""
 
-BLOCK_ROWS = 256
-"""Rows summed in floating point before rounding to the grid; batches are cut into blocks from their first row."""
+CHUNK_ROWS = 4096
+"""Chunks of a batch, all but the last, hold a multiple of this many rows: blocks of an oracle never straddle two."""
+
+SUMMATION_SLACK = 2.0**-10
+"""Share of the clip that summing one block in floating point may add to the distance of two neighbours' sums."""
 
 
 def to_grid(values: Array, grid: float) -> Array:
@@ -54,12 +57,19 @@ class Query:
     """B, the public batch size: the denominator, whatever number of rows comes."""
     grid: float = 0.0
     """Power of two that block sums are rounded to; 0 without noise."""
-    block: int = BLOCK_ROWS
-    """Rows per block; 1 makes the sum independent of row positions (add-remove adjacency)."""
+    rowwise: bool = False
+    """Round each row's contribution by itself, so that the sum depends on no row's position (add-remove)."""
+
+    def __post_init__(self) -> None:
+        # Points are the algorithm's own state: a gradient function that worked in place would write rows into it.
+        points = tuple(np.ascontiguousarray(point, dtype=np.float64).view() for point in self.points)
+        for point in points:
+            point.setflags(write=False)
+        object.__setattr__(self, "points", points)
 
     def digest(self) -> bytes:
         """SHA-256 of all fields: two queries ask the same if and only if it is equal."""
-        numbers = (self.step, self.size, self.block, len(self.points), self.clip, self.grid, *self.weights)
+        numbers = (self.step, self.size, self.rowwise, len(self.points), self.clip, self.grid, *self.weights)
         h = hashlib.sha256(struct.pack(f"<4q{2 + len(self.weights)}d", *numbers))
         for point in self.points:
             h.update(np.ascontiguousarray(point).tobytes())
@@ -70,8 +80,8 @@ class Query:
 class Batch:
     """Rows of one round, in chunks that can each be held in memory; read once, in order.
 
-    Every chunk but the last has a multiple of ``BLOCK_ROWS`` rows, so the blocks of a batch do not
-    depend on how it was cut into chunks.
+    Every chunk but the last has a multiple of ``CHUNK_ROWS`` rows, so the blocks of a batch do not depend on how it
+    was cut into chunks.
     """
 
     step: int

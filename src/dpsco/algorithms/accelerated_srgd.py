@@ -73,7 +73,7 @@ class AcceleratedSRGD:
             clip=plan.clip,
             size=plan.batch_size,
             grid=noise.grid,
-            block=noise.block,
+            rowwise=noise.rowwise,
         )
 
     def tell(self, plan: Plan, state: State, released: Released) -> State:

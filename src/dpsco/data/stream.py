@@ -7,6 +7,7 @@ once: one plan pays for one pass.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,11 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from dpsco.errors import DataError, InvalidArgument, SecondPassError, one_of
 from dpsco.planning.plan import Plan
 from dpsco.problem.losses import CustomLoss
-from dpsco.values import BLOCK_ROWS, Batch, Chunk
+from dpsco.values import CHUNK_ROWS, Batch, Chunk
 
 __all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Stream", "stream"]
 
-_CHUNK_BYTES = 32 << 20
+_VIEW_BYTES = 32 << 20  # a chunk of an array in memory is a view: large ones cost nothing
+_COPY_BYTES = 1 << 20  # a chunk gathered from an iterable is a copy
 
 
 class Stream:
@@ -32,18 +34,21 @@ class Stream:
     """Rows handed out so far; None where the count is not public (add-remove)."""
 
     def __init__(self) -> None:
-        self._opened = False
+        self._unopened = threading.Lock()
 
     def open(self, plan: Plan) -> Iterator[Batch]:
         """The batches of ``plan``, in order. Checks everything that can be checked before a row is used."""
-        if self._opened:
+        if not self._unopened.acquire(blocking=False):
             raise SecondPassError(
                 "This stream was opened already. A plan pays for one pass over its rows: make a new stream for a new "
                 "run, and "
                 "charge both runs to one Account if they see the same people."
             )
-        self._check(plan)
-        self._opened = True
+        try:
+            self._check(plan)
+        except BaseException:
+            self._unopened.release()  # nothing was read: it may be opened with a plan that fits
+            raise
         return self._batches(plan)
 
     def _check(self, plan: Plan) -> None:
@@ -69,6 +74,9 @@ class ArrayStream(Stream):
 
     def _check(self, plan: Plan) -> None:
         super()._check(plan)
+        self._check_rows(plan)
+
+    def _check_rows(self, plan: Plan) -> None:
         _check_width(self._features, plan)
         if self._non_finite == "error":
             _check_values(self._features, self._labels, plan)
@@ -79,7 +87,7 @@ class ArrayStream(Stream):
             yield Batch(step, self._chunks(first, min(first + plan.batch_size, len(self._labels))))
 
     def _chunks(self, first: int, last: int) -> Iterator[Chunk]:
-        rows = _chunk_rows(self._features.shape[1])
+        rows = _chunk_rows(self._features.shape[1], _VIEW_BYTES)
         for start in range(first, last, rows):
             stop = min(start + rows, last)
             self.rows_read = (self.rows_read or 0) + stop - start
@@ -100,9 +108,13 @@ class HashedStream(ArrayStream):
         self._ids = ids
 
     def _check(self, plan: Plan) -> None:
-        _check_width(self._features, plan)
-        if self._non_finite == "error":
-            _check_values(self._features, self._labels, plan)
+        if plan.budget.adjacency != "add-remove":
+            raise InvalidArgument(
+                "Rows with ids choose their round by themselves, which is what adjacency='add-remove' is for; the "
+                "plan has "
+                f"{plan.budget.adjacency!r}. Plan with 'add-remove' (the noise of 'zero-out'), or leave the ids out."
+            )
+        self._check_rows(plan)
 
     def _batches(self, plan: Plan) -> Iterator[Batch]:
         salt = bytes.fromhex(plan.digest())
@@ -113,7 +125,7 @@ class HashedStream(ArrayStream):
             yield Batch(step, self._picked(order[edges[step] : edges[step + 1]]))
 
     def _picked(self, positions: NDArray[np.int64]) -> Iterator[Chunk]:
-        rows = _chunk_rows(self._features.shape[1])
+        rows = _chunk_rows(self._features.shape[1], _COPY_BYTES)
         for start in range(0, len(positions), rows):
             picked = positions[start : start + rows]
             yield self._features[picked], self._labels[picked]
@@ -138,7 +150,7 @@ class ChunkStream(Stream):
             yield Batch(step, self._chunks(plan.batch_size, plan.problem.dimension))
 
     def _chunks(self, size: int, width: int) -> Iterator[Chunk]:
-        rows, left = _chunk_rows(width), size
+        rows, left = _chunk_rows(width, _COPY_BYTES), size
         while left:
             chunk = self._take(min(rows, left), width)
             taken = len(chunk[1]) if chunk else 0
@@ -191,7 +203,8 @@ def stream(
         each row's round is a hash of its id: the form that ``adjacency="add-remove"`` needs.
     ``stream(chunks)``
         any iterable of (X, y) chunks or (row, label) pairs, read lazily and in order; memory does not grow
-        with its length. A row that is not finite counts as a zero row.
+        with its length. A row that is not finite or has an unknown label counts as a zero row. A chunk of
+        another width, or that is not numbers, is an error of the source and stops the run.
 
     ``non_finite="zero"`` lets non-finite rows of arrays count as zero rows too, without a look ahead: an
     error is a data-dependent outcome, and this removes it.
@@ -202,12 +215,12 @@ def stream(
             raise InvalidArgument("ids go with arrays: stream(X, y, ids=ids).")
         return ChunkStream(data)
     features, targets = _arrays(data, labels)
-    if not len(targets):
-        raise DataError("X is empty: no row was found. Nothing was spent.")
     if ids is None:
+        if not len(targets):
+            raise DataError("X is empty: no row was found. Nothing was spent.")
         return ArrayStream(features, targets, non_finite)
     if len(ids) != len(targets):
-        raise InvalidArgument(f"Expected one id a row, got {len(ids)} ids for {len(targets)} rows.")
+        raise InvalidArgument("Expected one id for each row of X; their numbers differ.")
     return HashedStream(features, targets, ids, non_finite)
 
 
@@ -216,12 +229,15 @@ def _is_matrix(data: Any) -> bool:
 
 
 def _arrays(data: Any, labels: ArrayLike | None) -> Chunk:
-    features = np.asarray(data)
+    try:
+        features = np.asarray(data)
+        targets = np.zeros(len(features)) if labels is None else np.asarray(labels)
+    except (ValueError, TypeError, OverflowError):
+        raise DataError("Expected X and y to be numeric arrays of one shape: rows of equal width.") from None
     if features.ndim != 2 or features.dtype.kind not in "fiub":
         raise DataError(
             f"Expected X to be a numeric array of shape (rows, features), got {features.dtype} {features.shape}."
         )
-    targets = np.zeros(len(features)) if labels is None else np.asarray(labels)
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets[:, 0]
     if targets.ndim != 1 or targets.dtype.kind not in "fiub":
@@ -236,9 +252,9 @@ def _arrays(data: Any, labels: ArrayLike | None) -> Chunk:
 def _chunk(item: Any) -> Chunk:
     try:
         features, labels = item
+        features = np.asarray(features)
     except (TypeError, ValueError):
-        raise DataError("Expected the stream to yield pairs (features, labels).") from None
-    features = np.asarray(features)
+        raise DataError("Expected the stream to yield pairs (features, labels) of numbers.") from None
     if features.ndim == 1:
         features, labels = features[None, :], np.atleast_1d(labels)
     return _arrays(features, labels)
@@ -255,7 +271,7 @@ def _width_message(got: int, wanted: int) -> str:
 
 def _check_values(features: NDArray[Any], labels: NDArray[Any], plan: Plan) -> None:
     remedy = "Clean them, or pass stream(..., non_finite='zero') to count such rows as zero rows. Nothing was spent."
-    for start in range(0, len(labels), rows := _chunk_rows(features.shape[1])):
+    for start in range(0, len(labels), rows := _chunk_rows(features.shape[1], _COPY_BYTES)):
         if not np.all(np.isfinite(features[start : start + rows])):
             raise DataError(f"X has values that are NaN or infinite. {remedy}")
     if not np.all(np.isfinite(labels)):
@@ -265,15 +281,16 @@ def _check_values(features: NDArray[Any], labels: NDArray[Any], plan: Plan) -> N
         raise DataError(f"y has labels that the {loss.kind} loss cannot take: expected {loss.labels_are}. {remedy}")
 
 
-def _chunk_rows(width: int) -> int:
-    """Rows of a chunk: a multiple of the block, about 32 MB of float64."""
-    blocks = max(1, _CHUNK_BYTES // (8 * width * BLOCK_ROWS))
-    return blocks * BLOCK_ROWS
+def _chunk_rows(width: int, limit: int) -> int:
+    """Rows of a chunk: a multiple of ``CHUNK_ROWS``, about ``limit`` bytes of float64."""
+    return max(1, limit // (8 * width * CHUNK_ROWS)) * CHUNK_ROWS
 
 
 def _round_of(identity: Any, salt: bytes, rounds: int) -> int:
     """Round of a row: a keyed hash of its id, uniform over the rounds, a function of nothing else."""
     if isinstance(identity, np.generic):
         identity = identity.item()
-    data = identity if isinstance(identity, bytes) else repr(identity).encode()
+    if not isinstance(identity, (int, str, bytes)):
+        raise InvalidArgument("Expected every id to be an int, a str or bytes: a row's round is a hash of it.")
+    data = repr(identity).encode()
     return int.from_bytes(hashlib.blake2b(data, key=salt[:32], digest_size=16).digest(), "little") % rounds

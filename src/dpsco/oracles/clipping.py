@@ -10,7 +10,7 @@ from dpsco.values import Array
 __all__ = ["LARGEST_NORM", "clip_scale", "row_norms"]
 
 LARGEST_NORM = 1e150
-"""Rows longer than this count as not finite: the factor that clips them would lose its digits to underflow."""
+"""Vectors longer than this count as zero: the factor that clips them would lose its digits to underflow."""
 
 _UNIT_ROUNDOFF = 2.0**-53
 
@@ -21,15 +21,17 @@ def row_norms(rows: Array) -> Array:
     Guarantee: relative error below (width/2 + 4) 2^-53, for any finite row; inf if the norm itself overflows, and
     not finite if the row is not.
     """
-    largest = np.max(np.abs(rows), axis=1, initial=0.0)
-    # A power of two scales without rounding; rows of ordinary size need no scaling at all.
-    ordinary = (largest > 1e-140) & (largest < 1e140)
-    if np.all(ordinary | (largest == 0.0)):
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
-    _, exponent = np.frexp(largest)
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled = np.ldexp(rows, -exponent[:, None])
-        return np.ldexp(np.sqrt(np.einsum("ij,ij->i", scaled, scaled)), exponent)
+        largest = np.max(np.abs(rows), axis=1, initial=0.0)
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        # Only rows whose squares leave the normal range are scaled (by a power of two, without rounding), so that
+        # the norm of one row never depends on another.
+        extreme = ~((largest > 1e-140) & (largest < 1e140)) & (largest != 0.0)
+        if np.any(extreme):
+            _, exponent = np.frexp(largest[extreme])
+            scaled = np.ldexp(rows[extreme], -exponent[:, None])
+            norms[extreme] = np.ldexp(np.sqrt(np.einsum("ij,ij->i", scaled, scaled)), exponent)
+    return norms
 
 
 def clip_scale(norms: Array, clip: float, width: int) -> tuple[Array, NDArray[np.bool_]]:
@@ -42,5 +44,6 @@ def clip_scale(norms: Array, clip: float, width: int) -> tuple[Array, NDArray[np
         return np.ones_like(norms), np.zeros(norms.shape, dtype=bool)
     target = clip * (1.0 - (width + 32) * _UNIT_ROUNDOFF)
     over = norms > target
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(over, target / norms, 1.0), over
+    scale = np.divide(target, norms, out=np.ones_like(norms), where=over)
+    scale[~(norms <= LARGEST_NORM)] = 0.0
+    return scale, over

@@ -21,6 +21,9 @@ from dpsco.values import Array, Batch, Chunk, Clipped, Query, to_grid
 
 __all__ = ["LinearOracle"]
 
+BLOCK_ROWS = 256
+"""Rows of a block: their sum in float64 is off by at most 256 gamma_256 C, far below the summation slack."""
+
 
 @dataclass(frozen=True)
 class LinearOracle:
@@ -30,48 +33,54 @@ class LinearOracle:
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         answer = Clipped(np.zeros(query.points[0].size), 0)
-        rows = 256 if query.block == 1 else query.block
-        for features, labels in batch.chunks:
-            for start in range(0, len(labels), rows):
-                answer += self._block(query, (features[start : start + rows], labels[start : start + rows]))
+        with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+            for features, labels in batch.chunks:
+                for start in range(0, len(labels), BLOCK_ROWS):
+                    rows = slice(start, start + BLOCK_ROWS)
+                    answer += self._block(query, (features[rows], labels[rows]))
         return answer
 
     def _block(self, query: Query, chunk: Chunk) -> Clipped:
-        a, y, lengths, zeroed = self._usable_rows(chunk)
+        a, y, lengths, zeroed = self._usable_rows(chunk, pad=query.rowwise)
         k = self.loss.outputs
-        with np.errstate(over="ignore", invalid="ignore"):
-            c = np.zeros((len(y), k))
-            for weight, point in zip(query.weights, query.points, strict=True):
-                c += weight * self._slope(_scores(a, point.reshape(k, -1), query.block), y)
-            bad = ~np.all(np.isfinite(c), axis=1)  # finite rows so large that their score overflows
-            c[bad | zeroed] = 0.0
-            norms = row_norms(c) * lengths
-        scale, over = clip_scale(norms, query.clip, query.points[0].size + k)
+        c = np.zeros((len(y), k))
+        for weight, point in zip(query.weights, query.points, strict=True):
+            c += weight * self._slope(_scores(a, point.reshape(k, -1), query.rowwise), y)
+        norms = row_norms(c) * lengths
+        zeroed |= ~(norms <= LARGEST_NORM)  # also finite rows so large that their score is not
+        c[zeroed], norms[zeroed] = 0.0, 0.0
+        scale, over = clip_scale(norms, query.clip, a.shape[1] + k)
         c *= scale[:, None]
-        tallies = {"clipped_rows": int(np.sum(over & ~zeroed)), "zeroed_rows": int(np.sum(zeroed | bad))}
-        if query.block == 1:  # every row rounded by itself: the sum then depends on no row's position
+        rows = len(chunk[1])
+        tallies = {"clipped_rows": int(np.sum(over)), "zeroed_rows": int(np.sum(zeroed[:rows]))}
+        if query.rowwise:
             contributions = to_grid(c[:, :, None] * a[:, None, :], query.grid)
-            return Clipped(contributions.sum(axis=0).ravel(), len(y), **tallies)
-        return Clipped(to_grid((c.T @ a).ravel(), query.grid), len(y), **tallies)
+            return Clipped(contributions.sum(axis=0).ravel(), rows, **tallies)
+        return Clipped(to_grid((c.T @ a).ravel(), query.grid), rows, **tallies)
 
     def _slope(self, scores: Array, labels: Labels) -> Array:
         if self.loss.outputs == 1:
             return self.loss.slope(scores[:, 0], labels)[:, None]
         return self.loss.slope(scores, labels)
 
-    def _usable_rows(self, chunk: Chunk) -> tuple[Array, Labels, Array, NDArray[np.bool_]]:
-        """Rows in float64, labels, row norms; rows that are not finite or have no valid label are set to 0."""
-        a = np.asarray(chunk[0], dtype=np.float64)
-        y = np.asarray(chunk[1])
+    def _usable_rows(self, chunk: Chunk, *, pad: bool) -> tuple[Array, Labels, Array, NDArray[np.bool_]]:
+        """Rows in float64, labels, row norms; rows that are not finite or have no valid label are set to 0.
+
+        Always a copy in one layout, and padded to whole blocks where a deleted row shifts the others: the
+        arithmetic on a row must not depend on what is beside it.
+        """
+        rows = len(chunk[1])
+        size = BLOCK_ROWS if pad else rows
+        a, y = np.zeros((size, chunk[0].shape[1])), np.zeros(size, dtype=np.asarray(chunk[1]).dtype)
+        a[:rows], y[:rows] = chunk
         lengths = row_norms(a)
         zeroed = ~((lengths <= LARGEST_NORM) & self.loss.valid(y))
-        if np.any(zeroed):
-            a, y, lengths = np.where(zeroed[:, None], 0.0, a), np.where(zeroed, 0, y), np.where(zeroed, 0.0, lengths)
+        a[zeroed], y[zeroed], lengths[zeroed] = 0.0, 0, 0.0
         return a, y, lengths, zeroed
 
 
-def _scores(a: Array, x: Array, block: int) -> Array:
-    """<a_i, x_k> for every row and class; for block = 1 by a sum that does not depend on the row's position."""
-    if block == 1:
-        return np.stack([np.einsum("ij,j->i", a, x_k) for x_k in x], axis=1)
+def _scores(a: Array, x: Array, rowwise: bool) -> Array:
+    """<a_i, x_k> for every row and class; if rowwise by a sum that does not depend on the row's position."""
+    if rowwise:
+        return np.stack([np.sum(a * x_k, axis=1) for x_k in x], axis=1)
     return a @ x.T

@@ -17,6 +17,8 @@ from dpsco.values import Array, Batch, Clipped, Query, to_grid
 
 __all__ = ["PerExample"]
 
+BLOCK_ROWS = 256
+
 
 @dataclass(frozen=True)
 class PerExample:
@@ -30,11 +32,13 @@ class PerExample:
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         answer = Clipped(np.zeros(query.points[0].size), 0)
-        for features, labels in batch.chunks:
-            for start in range(0, len(labels), query.block):
-                stop = min(start + query.block, len(labels))
-                rows = np.stack([self._difference(query, features[i], labels[i]) for i in range(start, stop)])
-                answer += _clipped_sum(query, rows)
+        block = 1 if query.rowwise else BLOCK_ROWS
+        with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+            for features, labels in batch.chunks:
+                for start in range(0, len(labels), block):
+                    stop = min(start + block, len(labels))
+                    rows = np.stack([self._difference(query, features[i], labels[i]) for i in range(start, stop)])
+                    answer += _clipped_sum(query, rows)
         return answer
 
     def _difference(self, query: Query, features: Any, label: Any) -> Array:
@@ -43,8 +47,7 @@ class PerExample:
             gradient = np.asarray(self.gradient(point, features, label), dtype=np.float64).ravel()
             if gradient.size != total.size:
                 raise DataError(f"Expected the gradient function to return {total.size} numbers, got {gradient.size}.")
-            with np.errstate(over="ignore", invalid="ignore"):
-                total += weight * gradient
+            total += weight * gradient
         return total
 
 

@@ -34,6 +34,12 @@ class Prediction:
     noise: float
     sampling: float
 
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+                raise InvalidArgument(f"Expected {field.name} to be a number >= 0: it is a part of a predicted excess.")
+
     @property
     def total(self) -> float:
         return self.optimisation + self.noise + self.sampling
@@ -92,7 +98,9 @@ class Plan:
                 f"Expected clip={self.clip} between {_CLIP_RANGE[0]} and {_CLIP_RANGE[1]}. Rescale the data."
             )
         one_of("z_step", self.z_step, Z_STEPS)
-        one_of("mechanism", self.mechanism, MECHANISMS)
+        one_of("mechanism", self.mechanism, [*MECHANISMS, "auto"])
+        if not isinstance(self.rule, str):
+            raise InvalidArgument("Expected rule to be the name of the rule that made the plan.")
         _ = self.calibration  # refuses what floating point or the budget cannot honour
 
     # --- derived, all public ------------------------------------------------------------------
@@ -100,7 +108,7 @@ class Plan:
     @cached_property
     def noise_mechanism(self) -> Mechanism:
         """The factorisation that correlates the noise, for this horizon."""
-        return mechanism(self.mechanism, horizon=self.rounds)
+        return mechanism(self.mechanism, horizon=self.rounds, dimension=self.problem.parameters, z_step=self.z_step)
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -135,15 +143,17 @@ class Plan:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
         expected = {"format", *(field.name for field in dataclasses.fields(cls))}
-        if not isinstance(data, Mapping) or set(data) != expected or data["format"] != FORMAT:
+        if not isinstance(data, Mapping) or set(data) != expected or repr(data["format"]) != repr(FORMAT):
             raise InvalidArgument(f"Not a plan of format {FORMAT}: fields are missing, extra or of another version.")
         values = {key: data[key] for key in expected - {"format"}}
         try:
             values["problem"] = Problem.from_dict(data["problem"])
-            values["budget"] = Budget(**{**data["budget"], "epsilon": float(data["budget"]["epsilon"])})
-            values["clip"] = float(data["clip"])
+            values["budget"] = Budget(**{**data["budget"], "epsilon": _read(data["budget"]["epsilon"])})
+            values["clip"] = _read(data["clip"])
             values["prediction"] = None if data["prediction"] is None else Prediction(**data["prediction"])
-        except (TypeError, KeyError, AttributeError) as error:
+        except InvalidArgument:
+            raise
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
             raise InvalidArgument(f"Not a plan: {error}.") from None
         return cls(**values)
 
@@ -155,6 +165,15 @@ class Plan:
             raise InvalidArgument("Not a plan: the text is not JSON.") from None
         return cls.from_dict(data)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the fields alone: noise is calibrated anew by whichever version reads them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
     def digest(self) -> str:
         """SHA-256 of the plan: part of every noise key and fingerprint."""
         return hashlib.sha256(canonical(self.to_dict())).hexdigest()
+
+
+def _read(value: Any) -> Any:
+    """A number as JSON holds it: infinity is a string there."""
+    return math.inf if value == "inf" else value

@@ -41,6 +41,8 @@ class Account:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
+        if not self.limit.private:
+            raise AccountError("An account needs a finite limit: epsilon=inf would let everything through.")
         if self.path.exists():
             self._read()
 
@@ -81,7 +83,12 @@ class Account:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with locked(self.path.with_name(self.path.name + ".lock"), f"account {self.path.name!r}"):
             state = self._read()
-            if any(run["id"] == run_id for run in state["runs"]):
+            known = {run["id"]: run["mu"] for run in state["runs"]}
+            if run_id in known:
+                if known[run_id] != budget.mu:
+                    raise AccountError(
+                        f"The run {run_id!r} is on the account with another budget. Name the new run anew."
+                    )
                 return
             total = gaussian.compose(*(run["mu"] for run in state["runs"]), budget.mu)
             if total > self.limit.mu * (1 + 1e-12):  # sigma carries the same factor as a margin

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dpsco.errors import InvalidArgument, positive
+from dpsco.errors import InvalidArgument, positive, positive_integer
 
 if TYPE_CHECKING:
     from mpmath import mpf
@@ -36,12 +36,13 @@ def delta_of(mu: float, epsilon: float) -> float:
     mu = positive("mu", mu, "It is a Gaussian-DP parameter.", infinite=True)
     if not epsilon >= 0:
         raise InvalidArgument(f"Expected epsilon={epsilon!r} >= 0.")
-    if math.isinf(mu):
-        return 1.0
     if math.isinf(epsilon):
-        return 0.0
+        return 0.0 if math.isfinite(mu) else 1.0
+    a = epsilon / mu - mu / 2  # no digit of a double survives where Phi(-a) is this close to 0 or 1
+    if abs(a) > 1e4 or math.isinf(mu):
+        return math.nextafter(0.0, 1.0) if a > 0 else 1.0
     with _precision(mu, epsilon):
-        return _up(_profile(mu, epsilon)[0])
+        return min(1.0, _up(_profile(mu, epsilon)[0]))
 
 
 def epsilon_of(mu: float, delta: float) -> float:
@@ -103,13 +104,16 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 
 def compose(*mus: float) -> float:
-    """mu of several mu_i-GDP runs on the same people, also adaptively: sqrt(sum mu_i^2), rounded up."""
-    return math.nextafter(math.sqrt(math.fsum(mu * mu for mu in mus)), math.inf) if mus else 0.0
+    """mu of several mu_i-GDP runs on the same people, also adaptively: sqrt(sum mu_i^2), rounded up; 0 for none."""
+    parts = [positive("mu", mu, "It is a Gaussian-DP parameter.", infinite=True) for mu in mus]
+    return math.hypot(*parts) if len(parts) < 2 else _two_up(math.hypot(*parts))
 
 
 def group(mu: float, records: int) -> float:
-    """mu for any ``records`` records at once: they move the release ``records`` times as far."""
-    return mu * records
+    """mu for any ``records`` records at once: they move the release ``records`` times as far; rounded up."""
+    mu = positive("mu", mu, "It is a Gaussian-DP parameter.", infinite=True)
+    records = positive_integer("records", records, "It is how many records the group has.")
+    return mu if records == 1 else math.nextafter(mu * records, math.inf)
 
 
 # --- the profile and its derivatives, at working precision ------------------------------------
@@ -130,7 +134,7 @@ def _precision(mu: float, epsilon: float):  # type: ignore[no-untyped-def]
     from mpmath import workdps
 
     a = epsilon / mu + mu
-    lost = math.log10(max(1.0, a) ** 3) + max(0.0, -math.log10(mu))
+    lost = 3 * math.log10(max(1.0, a)) + max(0.0, -math.log10(mu))
     return workdps(_GUARD_DIGITS + math.ceil(lost))
 
 
@@ -152,6 +156,10 @@ def _newton(residual: Callable[[mpf], tuple[mpf, mpf]], low: mpf, high: mpf, sta
 
 def _up(value: mpf) -> float:
     return math.nextafter(float(value), math.inf)
+
+
+def _two_up(value: float) -> float:
+    return math.nextafter(math.nextafter(value, math.inf), math.inf)
 
 
 def _down(value: mpf) -> float:

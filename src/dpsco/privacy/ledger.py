@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NoReturn, Protocol
 import numpy as np
 
 from dpsco.errors import CheckpointError, LedgerError
-from dpsco.files import locked, read_sealed, write_sealed
+from dpsco.files import locked, read_sealed, write_atomic, write_sealed
 from dpsco.privacy.noise import derive, normals
 from dpsco.values import Array
 
@@ -42,6 +42,8 @@ class Ledger(Protocol):
 
     @property
     def key(self) -> bytes: ...
+    @property
+    def complete(self) -> bool: ...
     def fingerprint(self, step: int) -> bytes | None: ...
     def value(self, step: int) -> Array | None: ...
     def record(self, step: int, fingerprint: bytes) -> None: ...
@@ -64,6 +66,10 @@ class _Record:
                 "This run is complete and its noise key erased: nothing more can be released. Start a new run."
             )
         return self._key
+
+    @property
+    def complete(self) -> bool:
+        return self._key is None
 
     def fingerprint(self, step: int) -> bytes | None:
         return self._fingerprints[step] if step < len(self._fingerprints) else None
@@ -215,7 +221,7 @@ def open_folder(
         if not begun:
             header = {"format": FORMAT, "id": secrets.token_hex(16), "digest": digest, "run": dict(run)}
             write_sealed(header_path, {**header, "dimension": dimension, "rounds": rounds})
-            released_path.write_bytes(b"")
+            write_atomic(released_path, b"")
             fresh = {"format": FORMAT, "digest": digest, "key": key.hex(), "probe": _probe(key), "fingerprints": []}
             write_sealed(secret_path, fresh, mode=0o600)
         header = read_sealed(header_path, "checkpoint", _RUN_FIELDS)
@@ -226,6 +232,8 @@ def open_folder(
                 f"The folder {folder.name!r} belongs to another run: its plan, algorithm, start or data layout differ. "
                 "Resume with the arguments that began it, or name another folder."
             )
+        if not released_path.exists():
+            raise CheckpointError(f"The folder {folder.name!r} has lost its released.bin. Restore it from a copy.")
         with released_path.open("r+b") as file:
             yield FileLedger(folder, header, secret, file)
 

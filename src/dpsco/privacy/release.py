@@ -15,6 +15,7 @@ Cost
 from __future__ import annotations
 
 import hmac
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -36,13 +37,20 @@ class Channel:
         self._mechanism = mechanism
         self._dimension = dimension
         self._ledger = ledger
-        self._buffers: NoiseBuffers = mechanism.start()
-        self._next = 0  # the round whose noise the buffers are ready for
+        # The next round and the buffers that are ready for it, in one attribute: an interrupt cannot part them.
+        self._position: tuple[int, NoiseBuffers] = (0, mechanism.start())
 
-    def stored(self, step: int) -> Released | None:
-        """What was released for ``step`` in this run, if anything."""
+    @property
+    def complete(self) -> bool:
+        """Whether every round of the plan is released, and the key erased."""
+        return self._ledger.complete
+
+    def stored(self, step: int) -> Released:
+        """What this run released for ``step``."""
         value = self._ledger.value(step)
-        return None if value is None else Released(step, value, by=_BY_RELEASE)
+        if value is None:
+            raise LedgerError(f"Round {step} was not released yet.")
+        return Released(step, value, by=_BY_RELEASE)
 
     def release(self, query: Query, clipped: Clipped) -> Released:
         """Add this round's noise to the sum, once.
@@ -56,6 +64,9 @@ class Channel:
                 f"Round {step} was asked for, but the plan pays for rounds 0 to {self._mechanism.horizon - 1}. "
                 "Make a plan with more rounds."
             )
+        paid = self._calibration
+        if (query.clip, query.grid, query.rowwise) != (paid.clip, paid.grid, paid.rowwise):
+            raise LedgerError("The query's clip, grid or rounding is not the one the noise was calibrated for.")
         if clipped.total.shape != (self._dimension,) or not np.all(np.isfinite(clipped.total)):
             raise DataError(
                 f"Expected the oracle to return a finite sum of {self._dimension} numbers. "
@@ -70,28 +81,34 @@ class Channel:
                 f"Round {step} was already released for another query or other rows; its noise is used up and a second "
                 "release would reveal the difference. Start a new run (a new key and a new budget) instead."
             )
-        done = self.stored(step)
-        if done is not None:
-            return done
+        if self._ledger.value(step) is not None:
+            return self.stored(step)
         value = to_grid(clipped.total, self._calibration.grid) + self._noise(step)
         self._ledger.store(step, value)
         return Released(step, value, by=_BY_RELEASE)
 
     def close(self) -> None:
         """After the last round: forget the noise and erase the key."""
-        self._buffers = ()
+        self._position = (self._mechanism.horizon, ())
         self._ledger.erase_key()
 
     def _noise(self, step: int) -> Array:
         if self._calibration.sigma == 0.0:
             return np.zeros(self._dimension)
-        if step < self._next:  # the noise was made but could not be stored: make it again
-            self._buffers, self._next = self._mechanism.start(), 0
+        if step < self._position[0]:  # the noise was made but could not be stored: make it again
+            self._position = (0, self._mechanism.start())
         while True:  # a resumed run rebuilds the buffers from (key, 0 .. step)
-            noise, self._buffers = self._mechanism.increment(self._buffers, self._next, self._draw)
-            self._next += 1
-            if self._next > step:
+            at, buffers = self._position
+            noise, buffers = self._mechanism.increment(buffers, at, self._draw)
+            self._position = (at + 1, buffers)
+            if at == step:
                 return to_grid(noise, self._calibration.grid)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("A channel holds the noise key and is never pickled or copied.")
+
+    def __repr__(self) -> str:
+        return "Channel(<secret>)"
 
     def _draw(self, row: int) -> Array:
         return self._calibration.sigma * normals(self._ledger.key, row, self._dimension)

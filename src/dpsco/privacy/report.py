@@ -17,6 +17,16 @@ __all__ = ["PrivacyReport"]
 FORMAT = 1
 _CURVE_DELTAS = tuple(10.0**-k for k in range(2, 13))
 
+_JSON_TYPES: dict[str, Any] = {
+    "bool": bool,
+    "str": str,
+    "int": int,
+    "int | None": (int, type(None)),
+    "float": (int, float),
+    "tuple[str, ...]": tuple,
+    "dict[str, str]": dict,
+}
+
 UNITS = {
     "zero-out": "one row: its gradients replaced by 0, its place and the number of rows public",
     "replace": "one row: replaced by any other, the number of rows public",
@@ -94,14 +104,17 @@ class PrivacyReport:
             name: tuple(data[name]) if isinstance(data[name], list) else data[name] for name in fields
         }
         for name in ("mu", "epsilon", "clip", "difference"):
-            values[name] = float(values[name])
+            values[name] = math.inf if values[name] == "inf" else values[name]
+        for field in dataclasses.fields(cls):
+            if not isinstance(values[field.name], _JSON_TYPES[str(field.type)]):
+                raise InvalidArgument(f"Not a privacy report: {field.name} is not of type {field.type}.")
         return cls(**values)
 
     def to_text(self) -> str:
         head = "PRIVATE" if self.private else "NOT PRIVATE"
         lines = [f"{head}: {self.reason}"]
-        lines += [f"  {name:<24} {value}" for name, value in self._facts()]
-        for title, items in self._lists():
+        lines += [f"  {name:<24} {value}" for name, value in self.facts()]
+        for title, items in self.lists():
             lines += [f"  {title}", *(f"    - {item}" for item in items)]
         return "\n".join(lines)
 
@@ -110,14 +123,15 @@ class PrivacyReport:
     def to_markdown(self) -> str:
         head = "Private" if self.private else "Not private"
         lines = ["# Privacy report", "", f"**{head}**: {self.reason}", "", "| | |", "|---|---|"]
-        lines += [f"| {name} | {value} |" for name, value in self._facts()]
-        for title, items in self._lists():
+        lines += [f"| {name} | {value} |" for name, value in self.facts()]
+        for title, items in self.lists():
             lines += ["", f"## {title}", "", *(f"* {item}" for item in items)]
         lines += ["", "## epsilon at every delta", "", "| delta | epsilon |", "|---|---|"]
         lines += [f"| {delta:.3g} | {epsilon:.6g} |" for delta, epsilon in self.curve]
         return "\n".join(lines) + "\n"
 
-    def _facts(self) -> list[tuple[str, str]]:
+    def facts(self) -> list[tuple[str, str]]:
+        """The report as (name, value) lines."""
         covered = self.unit if self.records == 1 else f"any {self.records} rows at once ({self.adjacency})"
         facts = [
             ("guarantee", f"({self.epsilon:.6g}, {self.delta:.3g})-DP, exactly {self.mu:.6g}-GDP"),
@@ -147,7 +161,8 @@ class PrivacyReport:
             text += f", {self.rows_unread:,} not read"
         return text
 
-    def _lists(self) -> list[tuple[str, tuple[str, ...]]]:
+    def lists(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The report's lists with their titles."""
         return [
             ("Assumed", self.assumptions),
             ("May be published", self.publishable),

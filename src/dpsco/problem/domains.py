@@ -48,7 +48,8 @@ class L2Ball(Domain):
     kind: ClassVar[str] = "l2-ball"
 
     def __post_init__(self) -> None:
-        positive("radius", self.radius, "It bounds the model; too large costs little, too small is fatal.")
+        radius = positive("radius", self.radius, "It bounds the model; too large costs little, too small is fatal.")
+        object.__setattr__(self, "radius", radius)
         if self.center is not None:
             object.__setattr__(self, "center", _vector("center", self.center))
 
@@ -116,7 +117,7 @@ class Simplex(Domain):
     kind: ClassVar[str] = "simplex"
 
     def __post_init__(self) -> None:
-        positive("total", self.total, "It is what the coordinates add up to.")
+        object.__setattr__(self, "total", positive("total", self.total, "It is what the coordinates add up to."))
 
     def project(self, x: Array) -> Array:
         descending = np.sort(x)[::-1]

@@ -95,7 +95,8 @@ class Squared(Loss):
     label_bound: float = 1.0
 
     def __post_init__(self) -> None:
-        positive("label_bound", self.label_bound, "It bounds |y| and so the gradient; it must be public.")
+        bound = positive("label_bound", self.label_bound, "It bounds |y| and so the gradient; it must be public.")
+        object.__setattr__(self, "label_bound", bound)
 
     def lipschitz(self, feature_norm: float, radius: float) -> float:
         if not math.isfinite(radius):
@@ -128,7 +129,8 @@ class Huber(Loss):
     width: float = 1.0
 
     def __post_init__(self) -> None:
-        positive("width", self.width, "It is where the loss turns from quadratic to linear.")
+        width = positive("width", self.width, "It is where the loss turns from quadratic to linear.")
+        object.__setattr__(self, "width", width)
 
     def lipschitz(self, feature_norm: float, radius: float) -> float:
         return self.width * feature_norm
@@ -153,7 +155,7 @@ class SmoothedHinge(_Binary):
     width: float = 1.0
 
     def __post_init__(self) -> None:
-        positive("width", self.width, "It is the width of the rounded corner.")
+        object.__setattr__(self, "width", positive("width", self.width, "It is the width of the rounded corner."))
 
     def lipschitz(self, feature_norm: float, radius: float) -> float:
         return feature_norm
@@ -179,8 +181,10 @@ class Softmax(Loss):
     classes: int = 2
 
     def __post_init__(self) -> None:
-        if positive_integer("classes", self.classes, "It is the number of labels; it must be public.") < 2:
-            raise InvalidArgument(f"Expected classes={self.classes} >= 2.")
+        classes = positive_integer("classes", self.classes, "It is the number of labels; it must be public.")
+        if classes < 2:
+            raise InvalidArgument(f"Expected classes={classes} >= 2.")
+        object.__setattr__(self, "classes", classes)
 
     @property
     def outputs(self) -> int:
@@ -226,8 +230,8 @@ class CustomLoss(Loss):
     given_smoothness: float = 1.0
 
     def __post_init__(self) -> None:
-        positive("given_lipschitz", self.given_lipschitz, "It guides the clip.")
-        positive("given_smoothness", self.given_smoothness, "It guides the step.")
+        for name, use in (("given_lipschitz", "It guides the clip."), ("given_smoothness", "It guides the step.")):
+            object.__setattr__(self, name, positive(name, getattr(self, name), use))
 
     def lipschitz(self, feature_norm: float, radius: float) -> float:
         return self.given_lipschitz

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsco.algorithms import ALGORITHMS
+from dpsco.algorithms import ALGORITHMS, AcceleratedSRGD
 from dpsco.data.stream import Stream
 from dpsco.errors import AccountError, InvalidArgument, one_of
 from dpsco.files import canonical
@@ -57,7 +57,8 @@ def train(
         32 bytes that fix the noise, for research: the report then says "not private".
     ``checkpoint``, ``resume``
         a folder that survives a killed process: after each round the release is on disk, and ``resume=True``
-        with the same plan and a stream of the same rows goes on bit for bit.
+        with the same plan and a stream of the same rows goes on bit for bit; other rows are refused. A run
+        that is complete is given back as it was, whatever the stream holds.
     ``account``
         an ``Account`` to charge before the first release.
     ``diagnostics``
@@ -76,6 +77,7 @@ def train(
         raise AccountError(
             "A run with a given key is not private and cannot be charged to an account. Leave the key out."
         )
+    own_oracle = oracle is not None
     if oracle is None:
         if isinstance(plan.problem.loss, CustomLoss):
             raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
@@ -96,13 +98,13 @@ def train(
         with progress_bar(plan.rounds, plan.batch_size, show=progress) as advance:
             for batch in batches:
                 query = method.ask(plan, state)
-                released = channel.stored(query.step)
-                if released is None:
+                if channel.complete:
+                    released = channel.stored(query.step)
+                    _skip(batch)
+                else:  # rounds released before a stop are answered again: other rows than theirs are refused
                     clipped = oracle.answer(query, batch)
                     _note(diagnostics, clipped)
                     released = channel.release(query, clipped)
-                else:
-                    _skip(batch)
                 before = state
                 state = method.tell(plan, state, released)
                 trace.append(_round(plan, before, state))
@@ -110,7 +112,7 @@ def train(
                     on_round(trace[-1])
                 advance()
         channel.close()
-        report = _report(plan, stream, algorithm, method.gradients_per_example, ledger.run_id, seeded=key is not None)
+        report = _report(plan, stream, method, ledger.run_id, seeded=key is not None, own_oracle=own_oracle)
     coef = method.output(state).reshape(plan.problem.loss.outputs, -1)
     model = Model(coef[0] if plan.problem.loss.outputs == 1 else coef, plan.problem.loss)
     return Result(model=model, report=report, trace=tuple(trace), plan=plan)
@@ -143,7 +145,7 @@ def _start(plan: Plan, start: ArrayLike | None) -> Array:
 
 
 def _skip(batch: Batch) -> None:
-    """Pass over rows whose round is released already."""
+    """Pass over the rows of a run that is complete: nothing is released any more."""
     for _ in batch.chunks:
         pass
 
@@ -160,7 +162,9 @@ def _round(plan: Plan, before: Any, after: Any) -> Round:
     return Round(step=before.step, gradient_norm=float(nabla), move=float(np.linalg.norm(after.x - before.x)))
 
 
-def _report(plan: Plan, stream: Stream, algorithm: str, gradients: int, run_id: str, *, seeded: bool) -> PrivacyReport:
+def _report(
+    plan: Plan, stream: Stream, method: AcceleratedSRGD, run_id: str, *, seeded: bool, own_oracle: bool
+) -> PrivacyReport:
     budget, noise = plan.budget, plan.calibration
     if not budget.private:
         reason = "no noise was added (epsilon = inf)."
@@ -168,6 +172,8 @@ def _report(plan: Plan, stream: Stream, algorithm: str, gradients: int, run_id: 
         reason = "the noise key was given by hand; whoever knows it can remove the noise. For research only."
     else:
         reason = "each row enters one clipped difference, and one Gaussian mechanism covers the whole run."
+    oracle = "the caller's oracle clips every row as the contract of oracles says, and looks at one row at a time"
+    clipping = "no assumption on the loss or on the distribution of the rows: privacy rests on clipping"
     planned = plan.rounds * plan.batch_size
     available = stream.rows_available
     return PrivacyReport(
@@ -179,14 +185,14 @@ def _report(plan: Plan, stream: Stream, algorithm: str, gradients: int, run_id: 
         adjacency=budget.adjacency,
         records=budget.records,
         unit=UNITS[budget.adjacency],
-        algorithm=algorithm,
+        algorithm=method.name,
         mechanism=plan.mechanism,
         rounds=plan.rounds,
         batch_size=plan.batch_size,
         rows_planned=planned,
         rows_missing=None if stream.rows_read is None else planned - stream.rows_read,
         rows_unread=None if available is None else max(0, available - planned),
-        gradients_per_example=gradients,
+        gradients_per_example=method.gradients_per_example,
         clip=plan.clip,
         noise_std=noise.sigma,
         sensitivity=plan.noise_mechanism.sensitivity,
@@ -198,7 +204,8 @@ def _report(plan: Plan, stream: Stream, algorithm: str, gradients: int, run_id: 
             "the rows",
             "each row reached one stream once, and rows of one person beyond `records` are not in it",
             "the operating system's randomness and AES are sound; timing and memory are not watched",
-            "no assumption on the loss or on the distribution of the rows: privacy rests on clipping",
+            clipping,
+            *((oracle,) if own_oracle else ()),
         ),
         publishable=("the model and every iterate", "the released sums of every round", "this report and the plan"),
         never_publish=("noise keys and checkpoints' secret.json", "diagnostics, unclipped or un-noised sums"),

@@ -1,0 +1,65 @@
+"""One self-contained HTML page a run: promise, plan, what happened, what it reached on public data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+
+from dpsco.errors import ExtraMissing
+from dpsco.files import write_atomic
+from dpsco.reporting.plots import line_plot
+from dpsco.training.result import Result
+
+__all__ = ["write_page"]
+
+
+def write_page(result: Result, path: str | Path, *, reached: Mapping[str, str] | None = None) -> Path:
+    """Write the page of ``result`` to ``path`` and return it.
+
+    ``reached`` holds figures measured on data you declare public; they are shown as such. Everything else on
+    the page comes from the plan and from released values, so the page may be published.
+    """
+    try:
+        import jinja2
+    except ImportError:
+        raise ExtraMissing("The page needs jinja2 and matplotlib: install dpsco[report].") from None
+    template = files("dpsco.reporting").joinpath("page.html.jinja").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    html = environment.from_string(template).render(
+        report=result.report,
+        facts=result.report.facts(),
+        lists=result.report.lists(),
+        plan=result.plan,
+        explanation=result.plan.explain(),
+        reached=dict(reached or {}),
+        curve_plot=_curve(result) if result.report.private else "",
+        trace_plot=_trace(result),
+    )
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(target, html.encode())
+    return target
+
+
+def _curve(result: Result) -> str:
+    report = result.report
+    deltas, epsilons = zip(*report.curve, strict=True)
+    return line_plot(
+        [("epsilon", deltas, epsilons)],
+        x_label="delta",
+        y_label="epsilon",
+        x_log=True,
+        mark=(report.delta, report.epsilon),
+    )
+
+
+def _trace(result: Result) -> str:
+    steps = [r.step + 1 for r in result.trace]
+    series = [
+        ("gradient estimate, noise included", steps, [r.gradient_norm for r in result.trace]),
+        ("step length", steps, [r.move for r in result.trace]),
+    ]
+    return line_plot(series, x_label="round", y_label="l2 norm", y_log=True)

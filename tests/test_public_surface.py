@@ -1,0 +1,48 @@
+"""The public surface, by example: other people's code depends on these names."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco.datasets import reference_problem
+
+
+def test_the_surface_works_as_its_users_write_it() -> None:
+    n = 20_000
+    data = reference_problem(n, fresh=10)
+    budget = dpsco.Budget(epsilon=1.0, delta=1e-6)
+    assert budget.mu == pytest.approx(0.2356, abs=1e-4)
+    problem = dpsco.Problem(loss=dpsco.Logistic(), domain=dpsco.L2Ball(radius=10.0), dimension=50, feature_norm=1.0)
+    assert (problem.lipschitz, problem.smoothness) == (1.0, 0.25)
+    plan = dpsco.plan(problem, n=n, budget=budget)
+    assert plan.rounds * plan.batch_size <= n
+    assert plan.beta > 0
+    assert plan.clip > 0
+    assert plan.z_step in ("listed", "halved")
+    assert isinstance(plan.mechanism, str)
+    assert plan.predicted_excess is not None
+    assert plan.predicted_excess > 0
+    assert "rounds" in plan.explain()
+    assert dpsco.Plan.from_json(plan.to_json()) == plan
+    by_hand = dpsco.Plan(
+        problem=problem, n=n, budget=budget, rounds=16, beta=0.05, clip=1.0, z_step="listed", mechanism="sqrt"
+    )
+    result = dpsco.train(by_hand, dpsco.stream(data.features, data.labels))
+    assert result.model.coef.shape == (50,)
+    assert result.report.epsilon == 1.0
+    assert result.report.mu == budget.mu
+    assert len(result.trace) == 16
+    assert '"epsilon"' in result.report.to_json()
+    m = dpsco.mechanism("sqrt", horizon=64)
+    assert m.sensitivity == pytest.approx(math.sqrt(m.max_error))
+    assert m.mean_error < m.max_error
+    np.testing.assert_allclose(m.decoder() @ m.strategy(), np.tri(64), atol=1e-12)
+
+
+def test_every_name_in_all_exists() -> None:
+    for name in dpsco.__all__:
+        assert getattr(dpsco, name) is not None
