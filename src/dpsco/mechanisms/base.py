@@ -94,6 +94,7 @@ class Mechanism(abc.ABC):
     def increment(self, buffers: NoiseBuffers, step: int, draw: Draw) -> tuple[Array, NoiseBuffers]:
         """Noise ``w_t`` for the increment of round ``step``, and the buffers for the next round.
 
+        The buffers are donated: their arrays may be worked in, so the caller keeps no other use for them.
         The default reads row t of the (lower-triangular, m = T) decoder and keeps every draw.
         """
         self._in_horizon(step)

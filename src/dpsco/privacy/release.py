@@ -99,6 +99,7 @@ class Channel:
             self._position = (0, self._mechanism.start())
         while True:  # a resumed run rebuilds the buffers from (key, 0 .. step)
             at, buffers = self._position
+            self._position = (0, self._mechanism.start())  # the buffers are given away; an interrupt starts anew
             noise, buffers = self._mechanism.increment(buffers, at, self._draw)
             self._position = (at + 1, buffers)
             if at == step:

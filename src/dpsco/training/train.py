@@ -87,6 +87,8 @@ def train(
         "algorithm": algorithm,
         "start": hashlib.sha256(x0.tobytes()).hexdigest(),
         "seeded": key is not None,
+        # Some mechanisms are fitted by an optimiser: another release of it may not resume their noise.
+        "noise": hashlib.sha256(",".join(f"{e:.6e}" for e in plan.noise_mechanism.errors).encode()).hexdigest(),
     }
     with _ledger(plan, run, key, checkpoint, resume) as ledger:
         batches = stream.open(plan)
