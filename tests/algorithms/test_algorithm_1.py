@@ -161,3 +161,24 @@ def test_round_0_asks_for_one_gradient_and_later_rounds_for_the_weighted_differe
 
     dpsco.train(plan, dpsco.stream(np.ones((10, 2)), np.ones(10)), oracle=Spy(problem.loss))
     assert seen == [((1.0,), 1), ((2.0, -1.0), 2), ((3.0, -2.0), 2)]
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_an_intercept_is_one_more_feature_that_is_always_1(rows, classes) -> None:
+    features, labels = rows
+    loss = dpsco.Logistic() if classes == 1 else dpsco.Softmax(classes)
+    ball = dpsco.L2Ball(radius=1.0)
+    with_intercept = dpsco.Problem(loss, ball, dimension=P, feature_norm=2.0, intercept=True)
+    by_hand = dpsco.Problem(loss, ball, dimension=P + 1, feature_norm=math.hypot(2.0, 1.0))
+    assert with_intercept.parameters == by_hand.parameters
+    assert with_intercept.lipschitz == pytest.approx(by_hand.lipschitz, rel=1e-15)
+    ones = np.hstack([features, np.ones((N, 1))])
+    budget = dpsco.Budget(5.0, 1e-4)
+    plan = dpsco.Plan(with_intercept, N, budget, rounds=4, beta=1.0, clip=2.0)
+    result = dpsco.train(plan, dpsco.stream(features, labels), key=bytes(32))
+    other = dpsco.train(dpsco.Plan(by_hand, N, NO_NOISE, 4, 1.0, math.inf), dpsco.stream(ones, labels)).model
+    same = dpsco.train(dpsco.Plan(with_intercept, N, NO_NOISE, 4, 1.0, math.inf), dpsco.stream(features, labels)).model
+    np.testing.assert_allclose(np.column_stack([np.atleast_2d(same.coef), np.atleast_1d(same.intercept)]),
+                               np.atleast_2d(other.coef), atol=1e-14)  # fmt: skip
+    np.testing.assert_allclose(same.scores(features), other.scores(ones), atol=1e-12)
+    assert np.all(result.model.intercept != 0)

@@ -27,9 +27,10 @@ BLOCK_ROWS = 256
 
 @dataclass(frozen=True)
 class LinearOracle:
-    """Oracle of a loss of linear models."""
+    """Oracle of a loss of linear models; ``intercept`` as in ``Problem``."""
 
     loss: Loss
+    intercept: bool = False
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         answer = Clipped(np.zeros(query.points[0].size), 0)
@@ -71,8 +72,11 @@ class LinearOracle:
         """
         rows = len(chunk[1])
         size = BLOCK_ROWS if pad else rows
-        a, y = np.zeros((size, chunk[0].shape[1])), np.zeros(size, dtype=np.asarray(chunk[1]).dtype)
-        a[:rows], y[:rows] = chunk
+        width = chunk[0].shape[1]
+        a, y = np.zeros((size, width + self.intercept)), np.zeros(size, dtype=np.asarray(chunk[1]).dtype)
+        a[:rows, :width], y[:rows] = chunk
+        if self.intercept:
+            a[:rows, -1] = 1.0
         lengths = row_norms(a)
         zeroed = ~((lengths <= LARGEST_NORM) & self.loss.valid(y))
         a[zeroed], y[zeroed], lengths[zeroed] = 0.0, 0, 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ __all__ = ["Problem"]
 class Problem:
     """min over x in ``domain`` of E f(x, d), with rows of ``dimension`` features and norm up to ``feature_norm``.
 
+    ``intercept=True`` gives every row one more feature, constantly 1, whose coefficient comes last in x (for each
+    class); L and M then count rows of norm sqrt(feature_norm^2 + 1).
+
     >>> from dpsco.problem.losses import Logistic
     >>> from dpsco.problem.domains import L2Ball
     >>> problem = Problem(loss=Logistic(), domain=L2Ball(radius=10.0), dimension=50)
@@ -30,6 +34,7 @@ class Problem:
     domain: Domain
     dimension: int
     feature_norm: float = 1.0
+    intercept: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, Loss):
@@ -42,22 +47,29 @@ class Problem:
         norm = positive("feature_norm", self.feature_norm, "It bounds the l2 norm of a row; it must be public.")
         object.__setattr__(self, "dimension", dimension)
         object.__setattr__(self, "feature_norm", norm)
+        if not isinstance(self.intercept, bool):
+            raise InvalidArgument(f"Expected intercept={self.intercept!r} to be True or False.")
         self.domain.check(self.parameters)
 
     @property
     def parameters(self) -> int:
         """p: length of the vector x that is learned."""
-        return self.dimension * self.loss.outputs
+        return (self.dimension + self.intercept) * self.loss.outputs
+
+    @property
+    def row_norm(self) -> float:
+        """Bound on the norm of a row as the model sees it, the intercept's 1 included."""
+        return math.hypot(self.feature_norm, 1.0) if self.intercept else self.feature_norm
 
     @property
     def lipschitz(self) -> float:
         """L: no row's gradient is longer (for rows within feature_norm)."""
-        return self.loss.lipschitz(self.feature_norm, self.radius)
+        return self.loss.lipschitz(self.row_norm, self.radius)
 
     @property
     def smoothness(self) -> float:
         """M: no row's Hessian is larger (for rows within feature_norm)."""
-        return self.loss.smoothness(self.feature_norm)
+        return self.loss.smoothness(self.row_norm)
 
     @property
     def radius(self) -> float:
@@ -75,12 +87,15 @@ class Problem:
             "domain": _to_dict(self.domain),
             "dimension": self.dimension,
             "feature_norm": self.feature_norm,
+            "intercept": self.intercept,
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Problem:
         loss = _from_dict(data["loss"], LOSSES, "loss")
-        return cls(loss, _domain(data["domain"]), data["dimension"], data["feature_norm"])
+        if set(data) != {field.name for field in dataclasses.fields(cls)}:
+            raise InvalidArgument("Not a problem: fields are missing, extra or of another version.")
+        return cls(loss, _domain(data["domain"]), data["dimension"], data["feature_norm"], data["intercept"])
 
 
 def _to_dict(part: Loss | Domain) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpsco.errors import DataError
 from dpsco.planning.plan import Plan
 from dpsco.privacy.report import PrivacyReport
-from dpsco.problem import CustomLoss, Loss
+from dpsco.problem import CustomLoss, Loss, Problem
 from dpsco.values import Array
 
 __all__ = ["Diagnostics", "Model", "Result", "Round"]
@@ -19,17 +19,27 @@ __all__ = ["Diagnostics", "Model", "Result", "Round"]
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A linear model: ``coef`` of shape (features,), or (classes, features) for softmax."""
+    """A linear model: ``coef`` of shape (features,), or (classes, features) for softmax; ``intercept`` beside it."""
 
     coef: Array
+    intercept: Array
     loss: Loss
 
+    @classmethod
+    def from_parameters(cls, x: Array, problem: Problem) -> Model:
+        """The model that the vector ``x`` of a run stands for."""
+        rows = x.reshape(problem.loss.outputs, -1).copy()
+        coef = rows[:, : problem.dimension]
+        intercept = rows[:, -1] if problem.intercept else np.zeros(len(rows))
+        one = problem.loss.outputs == 1
+        return cls(coef[0] if one else coef, intercept[0] if one else intercept, problem.loss)
+
     def scores(self, features: ArrayLike) -> Array:
-        """<a, coef> for each row."""
+        """<a, coef> + intercept for each row."""
         a = np.asarray(features, dtype=np.float64)
         if isinstance(self.loss, CustomLoss) or a.ndim != 2 or a.shape[1] != self.coef.shape[-1]:
             raise DataError(f"Expected rows of {self.coef.shape[-1]} features for a linear model, got shape {a.shape}.")
-        return np.asarray(a @ self.coef.T)
+        return np.asarray(a @ self.coef.T + self.intercept)
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
         """The predicted label of each row."""

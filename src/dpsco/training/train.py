@@ -81,14 +81,13 @@ def train(
     if oracle is None:
         if isinstance(plan.problem.loss, CustomLoss):
             raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
-        oracle = LinearOracle(plan.problem.loss)
+        oracle = LinearOracle(plan.problem.loss, plan.problem.intercept)
     run = {
         "plan": plan.to_dict(),
         "algorithm": algorithm,
         "start": hashlib.sha256(x0.tobytes()).hexdigest(),
         "seeded": key is not None,
-        # Some mechanisms are fitted by an optimiser: another release of it may not resume their noise.
-        "noise": hashlib.sha256(",".join(f"{e:.6e}" for e in plan.noise_mechanism.errors).encode()).hexdigest(),
+        "noise": _noise_digest(plan),
     }
     with _ledger(plan, run, key, checkpoint, resume) as ledger:
         batches = stream.open(plan)
@@ -115,8 +114,7 @@ def train(
                 advance()
         channel.close()
         report = _report(plan, stream, method, ledger.run_id, seeded=key is not None, own_oracle=own_oracle)
-    coef = method.output(state).reshape(plan.problem.loss.outputs, -1)
-    model = Model(coef[0] if plan.problem.loss.outputs == 1 else coef, plan.problem.loss)
+    model = Model.from_parameters(method.output(state), plan.problem)
     return Result(model=model, report=report, trace=tuple(trace), plan=plan)
 
 
@@ -136,6 +134,12 @@ def _ledger(
             Path(checkpoint), run, digest, plan.problem.parameters, plan.rounds, run_key, resume=resume
         ) as ledger:
             yield ledger
+
+
+def _noise_digest(plan: Plan) -> str:
+    """What the noise of a run is made of: another fit or calibration of it may not resume what this one began."""
+    numbers = (*plan.noise_mechanism.errors, plan.calibration.sigma, plan.calibration.grid)
+    return hashlib.sha256(",".join(f"{number:.6e}" for number in numbers).encode()).hexdigest()
 
 
 def _start(plan: Plan, start: ArrayLike | None) -> Array:
