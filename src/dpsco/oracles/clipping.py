@@ -24,13 +24,13 @@ def row_norms(rows: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         largest = np.max(np.abs(rows), axis=1, initial=0.0)
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        # Only rows whose squares leave the normal range are scaled (by a power of two, without rounding), so that
-        # the norm of one row never depends on another.
-        extreme = ~((largest > 1e-140) & (largest < 1e140)) & (largest != 0.0)
-        if np.any(extreme):
-            _, exponent = np.frexp(largest[extreme])
-            scaled = np.ldexp(rows[extreme], -exponent[:, None])
-            norms[extreme] = np.ldexp(np.sqrt(np.einsum("ij,ij->i", scaled, scaled)), exponent)
+        # Rows whose squares leave the normal range are scaled by a power of two, which rounds nothing; one by one, so
+        # that the norm of a row never depends on another.
+        extreme = ((largest < 1e-140) & (largest > 0.0)) | ((largest > 1e140) & (largest < np.inf))
+        for i in np.flatnonzero(extreme):
+            exponent = np.frexp(largest[i])[1]
+            scaled = np.ldexp(rows[i], -exponent)
+            norms[i] = np.ldexp(np.sqrt(np.sum(scaled * scaled)), exponent)
     return norms
 
 

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NoReturn, Protocol
 import numpy as np
 
 from dpsco.errors import CheckpointError, LedgerError
-from dpsco.files import locked, read_sealed, write_atomic, write_sealed
+from dpsco.files import canonical, locked, read_sealed, write_atomic, write_sealed
 from dpsco.privacy.noise import derive, normals
 from dpsco.values import Array
 
@@ -218,16 +218,16 @@ def open_folder(
                     "another folder."
                 )
             begun = False  # it ended before its first round: nothing was released
+        public = {"format": FORMAT, "digest": digest, "run": dict(run), "dimension": dimension, "rounds": rounds}
         if not begun:
-            header = {"format": FORMAT, "id": secrets.token_hex(16), "digest": digest, "run": dict(run)}
-            write_sealed(header_path, {**header, "dimension": dimension, "rounds": rounds})
+            write_sealed(header_path, {**public, "id": secrets.token_hex(16)})
             write_atomic(released_path, b"")
             fresh = {"format": FORMAT, "digest": digest, "key": key.hex(), "probe": _probe(key), "fingerprints": []}
             write_sealed(secret_path, fresh, mode=0o600)
         header = read_sealed(header_path, "checkpoint", _RUN_FIELDS)
         secret = read_sealed(secret_path, "checkpoint", _SECRET_FIELDS)
-        same = header["digest"] == secret["digest"] == digest and header["run"] == dict(run)
-        if header["format"] != FORMAT or secret["format"] != FORMAT or not same:
+        same = canonical({**header, "id": ""}) == canonical({**public, "id": ""}) and isinstance(header["id"], str)
+        if not same or canonical([secret["format"], secret["digest"]]) != canonical([FORMAT, digest]):
             raise CheckpointError(
                 f"The folder {folder.name!r} belongs to another run: its plan, algorithm, start or data layout differ. "
                 "Resume with the arguments that began it, or name another folder."
@@ -235,7 +235,13 @@ def open_folder(
         if not released_path.exists():
             raise CheckpointError(f"The folder {folder.name!r} has lost its released.bin. Restore it from a copy.")
         with released_path.open("r+b") as file:
-            yield FileLedger(folder, header, secret, file)
+            try:
+                ledger = FileLedger(folder, header, secret, file)
+            except (TypeError, ValueError):
+                raise CheckpointError(
+                    f"The folder {folder.name!r} holds fields of the wrong type. Restore it from a copy."
+                ) from None
+            yield ledger
 
 
 def _probe(key: bytes) -> str:

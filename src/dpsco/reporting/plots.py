@@ -45,7 +45,8 @@ def line_plot(
         if len(series) > 1:
             axes.legend(frameon=False)
         buffer = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
+        canvas: Any = FigureCanvasSVG(figure)
+        canvas.print_svg(buffer, metadata={"Date": None})
     text = buffer.getvalue()
     return _themed(text[text.index("<svg") :])
 

@@ -1,0 +1,179 @@
+"""Budgets refuse nonsense; an account adds runs up exactly, notices damage, and is never overdrawn."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco import Account, AccountError, Budget, CheckpointError, InvalidArgument
+
+LIMIT = Budget(epsilon=3.0, delta=1e-6)
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Account:
+    return Account(tmp_path / "people.json", limit=LIMIT)
+
+
+# --- budgets ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, -math.inf, True, "1", None, [1.0]])
+def test_epsilon_must_be_a_positive_number(epsilon: object) -> None:
+    with pytest.raises(InvalidArgument, match="epsilon"):
+        Budget(epsilon=epsilon, delta=1e-6)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("delta", [0.0, -1e-9, 1.0, 1.5, math.nan, math.inf, True, "1e-6", None])
+def test_delta_must_be_a_probability_above_zero(delta: object) -> None:
+    with pytest.raises(InvalidArgument, match="delta"):
+        Budget(epsilon=1.0, delta=delta)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "", None, 1, ["zero-out"]])
+def test_unknown_adjacency_is_refused_and_the_choices_are_named(adjacency: object) -> None:
+    with pytest.raises(InvalidArgument, match="zero-out"):
+        Budget(epsilon=1.0, delta=1e-6, adjacency=adjacency)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("records", [0, -1, 1.5, math.inf, True, "2", None])
+def test_records_must_be_a_whole_number(records: object) -> None:
+    with pytest.raises(InvalidArgument, match="records"):
+        Budget(epsilon=1.0, delta=1e-6, records=records)  # type: ignore[arg-type]
+
+
+def test_a_group_pays_for_each_of_its_records() -> None:
+    whole, shared = Budget(1.0, 1e-6), Budget(1.0, 1e-6, records=5)
+    assert shared.mu == whole.mu
+    assert shared.mu_per_record == pytest.approx(whole.mu / 5, rel=1e-15)
+
+
+def test_replace_moves_a_sum_twice_as_far() -> None:
+    assert [Budget(1.0, 1e-6, a).clips_apart for a in ("zero-out", "add-remove", "replace")] == [1.0, 1.0, 2.0]
+
+
+def test_an_infinite_epsilon_is_not_private() -> None:
+    assert not Budget(math.inf, 1e-6).private
+    assert Budget(1e3, 1e-6).private
+
+
+# --- accounts ---------------------------------------------------------------------------------
+
+
+def test_an_account_is_exact_on_equal_runs(account: Account) -> None:
+    """k equal runs compose to sqrt(k) mu; refused exactly when that exceeds the limit."""
+    run = Budget(epsilon=0.7, delta=1e-6)
+    affordable = math.floor((LIMIT.mu / run.mu) ** 2)
+    for k in range(affordable):
+        account.charge(f"run {k}", run)
+    assert account.mu == pytest.approx(math.sqrt(affordable) * run.mu, rel=1e-12)
+    with pytest.raises(AccountError):
+        account.charge("one too many", run)
+    assert len(account.runs) == affordable
+
+
+def test_a_run_is_charged_once_under_its_name(account: Account) -> None:
+    account.charge("week 1", Budget(1.0, 1e-6))
+    before = account.mu
+    account.charge("week 1", Budget(1.0, 1e-6))
+    assert account.mu == before
+
+
+def test_another_budget_under_a_known_name_is_not_free(account: Account) -> None:
+    account.charge("week 1", Budget(0.1, 1e-6))
+    with pytest.raises(AccountError):
+        account.charge("week 1", Budget(2.0, 1e-6))
+
+
+def test_what_remains_can_be_spent_whole_and_then_nothing(account: Account) -> None:
+    account.charge("first", Budget(1.0, 1e-6))
+    account.charge("rest", account.remaining())
+    assert account.epsilon == pytest.approx(LIMIT.epsilon, rel=1e-9)
+    with pytest.raises(AccountError):
+        account.charge("more", Budget(0.01, 1e-6))
+
+
+@pytest.mark.parametrize("other", [Budget(1.0, 1e-6, "replace"), Budget(1.0, 1e-6, records=2), Budget(math.inf, 1e-6)])
+def test_runs_with_another_meaning_are_refused(account: Account, other: Budget) -> None:
+    with pytest.raises(AccountError):
+        account.charge("odd", other)
+    assert account.runs == []
+
+
+def test_an_account_without_a_limit_is_refused(tmp_path: Path) -> None:
+    with pytest.raises((AccountError, InvalidArgument)):
+        Account(tmp_path / "a.json", limit=Budget(math.inf, 1e-6)).charge("x", Budget(1.0, 1e-6))
+
+
+def test_reopening_with_another_limit_is_refused(account: Account) -> None:
+    account.charge("week 1", Budget(1.0, 1e-6))
+    with pytest.raises(AccountError):
+        Account(account.path, limit=Budget(30.0, 1e-6))
+
+
+def test_any_changed_byte_of_the_account_is_noticed(account: Account) -> None:
+    account.charge("week 1", Budget(1.0, 1e-6))
+    raw = account.path.read_bytes()
+    for position in range(len(raw)):
+        account.path.write_bytes(raw[:position] + bytes([raw[position] ^ 1]) + raw[position + 1 :])
+        with pytest.raises((CheckpointError, AccountError)):
+            _ = account.mu
+    account.path.write_bytes(raw)
+    assert len(account.runs) == 1
+
+
+def test_an_edited_account_without_its_checksum_is_noticed(account: Account) -> None:
+    account.charge("week 1", Budget(1.0, 1e-6))
+    state = json.loads(account.path.read_text())
+    state["runs"] = []
+    account.path.write_text(json.dumps(state, sort_keys=True, separators=(",", ":")))
+    with pytest.raises(CheckpointError):
+        account.charge("week 2", Budget(1.0, 1e-6))
+
+
+def test_processes_charging_at_once_never_overdraw(tmp_path: Path) -> None:
+    """Six processes race for five places; each charge is on file or refused, and the sum stays within the limit."""
+    path = tmp_path / "people.json"
+    program = (
+        "import sys, time; from dpsco import Account, AccountError, Budget, CheckpointError\n"
+        "account = Account(sys.argv[1], limit=Budget(3.0, 1e-6))\n"
+        "for attempt in range(2000):\n"
+        "    try:\n"
+        "        account.charge(sys.argv[2], Budget(1.2, 1e-6)); break\n"
+        "    except CheckpointError: time.sleep(0.002)\n"
+        "    except AccountError: sys.exit(3)\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", program, str(path), f"run {k}"]) for k in range(6)]
+    codes = [process.wait() for process in running]
+    places = math.floor((LIMIT.mu / Budget(1.2, 1e-6).mu) ** 2)
+    account = Account(path, limit=LIMIT)
+    assert codes.count(0) == len(account.runs) == min(places, 6)
+    assert account.mu <= LIMIT.mu * (1 + 1e-11)
+
+
+def test_training_is_charged_before_the_first_release_and_refused_when_the_account_is_empty(account: Account) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(64, 3)), rng.integers(0, 2, 64)
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
+    plan = dpsco.Plan(problem=problem, n=64, budget=LIMIT, rounds=4, beta=0.25, clip=1.0)
+    charged: list[int] = []
+    dpsco.train(plan, dpsco.stream(X, y), account=account, on_round=lambda _: charged.append(len(account.runs)))
+    assert charged == [1, 1, 1, 1]
+    with pytest.raises(AccountError):
+        dpsco.train(plan, dpsco.stream(X, y), account=account, on_round=lambda _: charged.append(-1))
+    assert -1 not in charged
+
+
+def test_a_seeded_run_cannot_be_charged(account: Account) -> None:
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
+    plan = dpsco.Plan(problem=problem, n=64, budget=LIMIT, rounds=4, beta=0.25, clip=1.0)
+    with pytest.raises(AccountError):
+        dpsco.train(plan, dpsco.stream(np.zeros((64, 3)), np.zeros(64)), account=account, key=bytes(32))
+    assert account.runs == []
