@@ -103,6 +103,21 @@ def test_a_long_row_with_a_long_slope_is_not_stretched_by_underflow() -> None:
         assert squared_norm(total) <= Fraction(float(clip)) ** 2
 
 
+@pytest.mark.parametrize(
+    "row", [[5e-324] * 2, [5e-324] * 3, [1e-323, 5e-324], [1.8e-318, 4.8e-318, 9e-319], [1e-308, 1e-308]]
+)
+def test_a_short_row_with_a_long_slope_is_not_stretched_by_subnormal_lengths(row: list[float]) -> None:
+    """The norm of (5e-324, 5e-324) is 7e-324, which float64 can only call 5e-324: off by 1.41x."""
+    for clip in (1e-100, 1e-90, 3e-75):
+        query = Query(0, (np.zeros(len(row)),), (1.0,), clip, 10)
+        total = (
+            LinearOracle(Squared(label_bound=1e250))
+            .answer(query, Batch(0, [(np.array([row]), np.array([1e250]))]))
+            .total
+        )
+        assert squared_norm(total) <= Fraction(clip) ** 2
+
+
 def test_norms_are_within_their_stated_error_for_any_finite_row() -> None:
     rng = np.random.default_rng(12)
     for width in (1, 2, 7, 40):

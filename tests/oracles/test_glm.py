@@ -223,6 +223,20 @@ def test_every_sum_lies_on_the_grid(loss: Any) -> None:
         assert np.all(np.mod(total * 2.0**12, 1.0) == 0.0)
 
 
+@pytest.mark.parametrize("rowwise", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=IDS)
+def test_an_intercept_is_a_last_feature_of_one_and_a_zeroed_row_has_none(loss: Any, rowwise: bool) -> None:
+    """300 rows: a whole block and a padded one. A row that counts as zero adds nothing to the intercept either."""
+    features, labels, query = problem(loss, 300, 4, intercept=True, seed=21)
+    asked = query(0.5, grid=2.0**-12, rowwise=rowwise)
+    written = LinearOracle(loss).answer(asked, Batch(3, [(features, labels)]))
+    implied = LinearOracle(loss, intercept=True).answer(asked, Batch(3, [(features[:, :-1], labels)]))
+    assert np.array_equal(written.total, implied.total)
+    nothing = LinearOracle(loss, intercept=True).answer(asked, Batch(3, [(np.full((300, 3), np.nan), labels)]))
+    assert not nothing.total.any()
+    assert nothing.zeroed_rows == 300
+
+
 # --- rows that do not count -------------------------------------------------------------------
 
 

@@ -201,6 +201,26 @@ def test_a_row_deleted_and_the_whole_data_set_streamed_again_moves_one_round_onl
         assert_indistinguishable_but_for_the_noise(plan, with_it, without)
 
 
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace", "add-remove"])
+def test_an_intercept_is_covered_by_the_same_clip(adjacency: str) -> None:
+    """Zero-out with an intercept: a row that does not count (NaN) is the zero row, a row of zeros is not."""
+    problem = Problem(Logistic(), L2Ball(5.0), P, intercept=True)
+    plan = Plan(problem=problem, n=N, budget=Budget(1.0, 1e-6, adjacency), rounds=T, beta=0.25, clip=0.3)
+    base, ids = data(18), list(range(N))
+    for name in ODD_ROWS:
+        rows = with_row(base, 256, name)
+        if adjacency == "add-remove":
+            fewer = tuple(np.delete(values, 256, axis=0) for values in rows)
+            makes = [
+                lambda rows=rows: stream(*rows, ids=ids, non_finite="zero"),
+                lambda rows=fewer: stream(*rows, ids=ids[:256] + ids[257:], non_finite="zero"),
+            ]
+        else:
+            makes = [as_arrays(rows), as_arrays(with_row(base, 256, "nan" if adjacency == "zero-out" else "ordinary"))]
+        one = observe(plan, makes[0])
+        assert_indistinguishable_but_for_the_noise(plan, one, observe(plan, makes[1], one))
+
+
 def test_order_of_rows_does_not_matter_under_add_remove() -> None:
     """Neighbours are sets of rows: any order of them gives the same sums, bit for bit."""
     plan = plan_for(Logistic(), "add-remove")

@@ -168,12 +168,18 @@ def test_released_is_the_rounded_sum_plus_noise_that_does_not_depend_on_the_sum(
 
 
 def test_a_round_past_the_horizon_is_refused() -> None:
-    source = channel(horizon=4)
+    """By release itself, before the ledger or the mechanism (which has a guard of its own) hear of it."""
+    strategy, noise = calibrated("sqrt", 4, 3)
+    ledger = MemoryLedger(new_key())
+    source = Channel(noise, strategy, 3, ledger)
     for t in range(4):
         source.release(query(t), total(0.0))
     for t in (4, 5, -1):
         with pytest.raises(HorizonError):
             source.release(query(t), total(0.0))
+    assert ledger.fingerprint(4) is None
+    with pytest.raises(HorizonError):
+        strategy.increment(strategy.start(), 4, lambda row: np.zeros(3))
 
 
 def test_a_repeated_round_returns_what_was_stored_and_never_recomputes(monkeypatch: pytest.MonkeyPatch) -> None:

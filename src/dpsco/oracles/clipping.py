@@ -7,10 +7,13 @@ from numpy.typing import NDArray
 
 from dpsco.values import Array
 
-__all__ = ["LARGEST_NORM", "clip_scale", "row_norms"]
+__all__ = ["LARGEST_NORM", "SMALLEST_NORM", "clip_scale", "row_norms"]
 
 LARGEST_NORM = 1e150
 """Vectors longer than this count as zero: the factor that clips them would lose its digits to underflow."""
+
+SMALLEST_NORM = 1e-280
+"""Rows shorter than this count as zero: a subnormal length has too few digits to multiply a long slope with."""
 
 _UNIT_ROUNDOFF = 2.0**-53
 
@@ -18,7 +21,7 @@ _UNIT_ROUNDOFF = 2.0**-53
 def row_norms(rows: Array) -> Array:
     """l2 norm of each row, safe against overflow and underflow of the squares.
 
-    Guarantee: relative error below (width/2 + 4) 2^-53, for any finite row; inf if the norm itself overflows, and
+    Guarantee: relative error below (width/2 + 4) 2^-53, for any finite row of at least ``SMALLEST_NORM``; inf if the norm itself overflows, and
     not finite if the row is not.
     """
     with np.errstate(over="ignore", invalid="ignore"):

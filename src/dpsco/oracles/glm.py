@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.oracles.clipping import LARGEST_NORM, clip_scale, row_norms
+from dpsco.oracles.clipping import LARGEST_NORM, SMALLEST_NORM, clip_scale, row_norms
 from dpsco.problem.losses import Labels, Loss
 from dpsco.values import Array, Batch, Chunk, Clipped, Query, to_grid
 
@@ -79,7 +79,9 @@ class LinearOracle:
             a[:rows, -1] = 1.0
         lengths = row_norms(a)
         zeroed = ~((lengths <= LARGEST_NORM) & self.loss.valid(y))
-        a[zeroed], y[zeroed], lengths[zeroed] = 0.0, 0, 0.0
+        y[zeroed] = 0
+        nothing = zeroed | (lengths < SMALLEST_NORM)
+        a[nothing], lengths[nothing] = 0.0, 0.0
         return a, y, lengths, zeroed
 
 
