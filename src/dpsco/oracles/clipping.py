@@ -21,8 +21,8 @@ _UNIT_ROUNDOFF = 2.0**-53
 def row_norms(rows: Array) -> Array:
     """l2 norm of each row, safe against overflow and underflow of the squares.
 
-    Guarantee: relative error below (width/2 + 4) 2^-53, for any finite row of at least ``SMALLEST_NORM``; inf if the norm itself overflows, and
-    not finite if the row is not.
+    Guarantee: relative error below (width/2 + 4) 2^-53 for any finite row of at least ``SMALLEST_NORM``; inf if the
+    norm itself overflows, and not finite if the row is not.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         largest = np.max(np.abs(rows), axis=1, initial=0.0)

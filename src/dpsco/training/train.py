@@ -29,7 +29,7 @@ from dpsco.training.progress import progress_bar
 from dpsco.training.result import Diagnostics, Model, Result, Round
 from dpsco.values import Array, Batch
 
-__all__ = ["train"]
+__all__ = ["report_of", "train"]
 
 
 def train(
@@ -113,7 +113,7 @@ def train(
                     on_round(trace[-1])
                 advance()
         channel.close()
-        report = _report(plan, stream, method, ledger.run_id, seeded=key is not None, own_oracle=own_oracle)
+        report = report_of(plan, stream, method, ledger.run_id, seeded=key is not None, own_oracle=own_oracle)
     model = Model.from_parameters(method.output(state), plan.problem)
     return Result(model=model, report=report, trace=tuple(trace), plan=plan)
 
@@ -168,9 +168,10 @@ def _round(plan: Plan, before: Any, after: Any) -> Round:
     return Round(step=before.step, gradient_norm=float(nabla), move=float(np.linalg.norm(after.x - before.x)))
 
 
-def _report(
+def report_of(
     plan: Plan, stream: Stream, method: AcceleratedSRGD, run_id: str, *, seeded: bool, own_oracle: bool
 ) -> PrivacyReport:
+    """The report of a run of ``plan`` on the rows that ``stream`` has handed out."""
     budget, noise = plan.budget, plan.calibration
     if not budget.private:
         reason = "no noise was added (epsilon = inf)."
