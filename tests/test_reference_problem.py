@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from benchmarks.reference import excess_by_mechanism
 
 

@@ -15,6 +15,7 @@ from dpsco.errors import (
 from dpsco.mechanisms import Mechanism, mechanism
 from dpsco.oracles import LinearOracle, PerExample
 from dpsco.planning import Plan, Prediction
+from dpsco.planning.rules import plan
 from dpsco.privacy.account import Account
 from dpsco.privacy.budget import Budget
 from dpsco.privacy.gaussian import compose, delta_of, epsilon_of, group, mu_of
@@ -78,6 +79,7 @@ __all__ = [
     "group",
     "mechanism",
     "mu_of",
+    "plan",
     "stream",
     "train",
 ]

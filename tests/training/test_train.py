@@ -155,7 +155,7 @@ def test_chunk_sizes_do_not_change_the_model(rows) -> None:
 # --- checkpoints --------------------------------------------------------------------------------
 
 
-class Stopped(Exception):  # noqa: N818
+class Stopped(Exception):
     pass
 
 
@@ -176,6 +176,17 @@ def test_resuming_gives_the_same_model_bit_for_bit(rows, tmp_path, stop) -> None
     assert np.array_equal(again.model.coef, expected)
     once_more = dpsco.train(PLAN, dpsco.stream(*rows), key=KEY, checkpoint=tmp_path, resume=True)
     assert np.array_equal(once_more.model.coef, expected)
+
+
+def test_an_adaptive_plan_resumes_bit_for_bit_and_its_beta_follows_released_values(rows, tmp_path) -> None:
+    plan = dataclasses.replace(PLAN, beta=2.0, adaptive=True, budget=dpsco.Budget(math.inf, 1e-3), clip=math.inf)
+    expected = dpsco.train(plan, dpsco.stream(*rows), key=KEY).model.coef
+    fixed = dpsco.train(dataclasses.replace(plan, adaptive=False), dpsco.stream(*rows), key=KEY).model.coef
+    assert np.linalg.norm(expected) > 1.5 * np.linalg.norm(fixed)  # beta fell, so the steps grew
+    with pytest.raises(Stopped):
+        dpsco.train(plan, dpsco.stream(*rows), key=KEY, checkpoint=tmp_path, on_round=stop_after(3))
+    again = dpsco.train(plan, dpsco.stream(*rows), key=KEY, checkpoint=tmp_path, resume=True).model.coef
+    assert np.array_equal(again, expected)
 
 
 def test_a_checkpoint_is_not_overwritten_and_refuses_another_run(rows, tmp_path) -> None:

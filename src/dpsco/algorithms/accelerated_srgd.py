@@ -9,7 +9,8 @@
     output y_T
 
 with eta_t = t + 1, eta_{-1} = 0 and tau_t = eta_t / eta_{0:t}. The paper's b_t = -N_t/(B beta), N_t the noise
-on the prefix sum, is inside nabla_t here: the sum is noised once and used in both steps.
+on the prefix sum, is inside nabla_t here: the sum is noised once and used in both steps. An adaptive plan lets beta
+follow the curvature that released values show (planning/adaptation.py): post-processing, at no privacy cost.
 
 Guarantee: every row enters one clipped difference, so the run is one Gaussian mechanism for any loss.
 Cost: two gradients a row (one in round 0), a few p-vectors of state.
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsco.errors import LedgerError
+from dpsco.planning.adaptation import adapted_beta
 from dpsco.planning.plan import Plan
 from dpsco.values import Array, Query, Released
 
@@ -49,6 +51,10 @@ class State:
     z: Array
     total: Array
     """B sum_{i<t} Delta_i, as released."""
+    nabla: Array
+    """nabla_{t-1}; 0 before round 0."""
+    beta: float
+    """The scaling in force: the plan's, or what an adaptive plan has made of it."""
 
 
 class AcceleratedSRGD:
@@ -59,7 +65,8 @@ class AcceleratedSRGD:
 
     def start(self, plan: Plan, x0: Array) -> State:
         """Lines 1-2: x_0 = z_0 = the start, nothing summed yet."""
-        return State(step=0, x=x0, x_before=x0, y=x0, z=x0, total=np.zeros_like(x0))
+        zero = np.zeros_like(x0)
+        return State(step=0, x=x0, x_before=x0, y=x0, z=x0, total=zero, nabla=zero, beta=plan.beta)
 
     def ask(self, plan: Plan, state: State) -> Query:
         """Line 4: the weighted difference that round t asks of every fresh row."""
@@ -80,14 +87,18 @@ class AcceleratedSRGD:
         """Lines 5-8, from the released increment."""
         if not isinstance(released, Released) or released.step != state.step:
             raise LedgerError(f"Round {state.step} goes on from the Released of that round and from nothing else.")
-        t, beta, project = state.step, plan.beta, plan.problem.domain.project
+        t, project = state.step, plan.problem.domain.project
         total = state.total + released.value
         nabla = total / (plan.batch_size * eta(t))
-        z_divisor = beta if plan.z_step == "listed" else 2 * beta
-        z = project(state.z - (eta(t) / z_divisor) * nabla)
+        beta = state.beta
+        if plan.adaptive and t > 0:
+            iterates = {"x": state.x, "x_before": state.x_before, "nabla": nabla, "nabla_before": state.nabla}
+            beta = adapted_beta(plan, t, beta, **iterates)
+        halves = 1 if plan.z_step == "listed" else 2
+        z = project(state.z - (eta(t) / (halves * beta)) * nabla)
         y = project(state.x - nabla / beta)
         x = (1 - tau(t + 1)) * y + tau(t + 1) * z
-        return State(step=t + 1, x=x, x_before=state.x, y=y, z=z, total=total)
+        return State(step=t + 1, x=x, x_before=state.x, y=y, z=z, total=total, nabla=nabla, beta=beta)
 
     def output(self, state: State) -> Array:
         """y_T."""

@@ -11,7 +11,7 @@ from dpsco.errors import DpscoError
 
 __all__ = ["main"]
 
-COMMANDS = ("demo", "mechanisms", "plan")
+COMMANDS = ("plan", "fit", "predict", "report", "mechanisms", "demo")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,7 +18,19 @@ def explain(plan: Plan) -> str:
     if plan.prediction is not None:
         lines.append(_prediction(plan.prediction))
     lines += [f"Note: {note}" for note in _notes(plan)]
-    return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
+    text = "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
+    return text + _theorem(plan)
+
+
+def _theorem(plan: Plan) -> str:
+    """What the plan's theorem asks for, and whether it is met."""
+    from dpsco.planning.theorems import theorem_1, theorem_2  # they make plans, so they import this module first
+
+    if plan.rule == "theorem-1":
+        return "\n" + theorem_1(plan.problem, plan.n, plan.budget).explain()
+    if plan.rule == "theorem-2":
+        return "\n" + theorem_2(plan.problem, plan.n, plan.budget, rounds=plan.rounds).explain()
+    return ""
 
 
 def _what(plan: Plan) -> str:
@@ -47,8 +59,9 @@ def _promise(plan: Plan) -> str:
 
 def _steps(plan: Plan) -> str:
     divisor = "beta" if plan.z_step == "listed" else "2 beta"
+    adapts = " at first, then down to the curvature that released values show" if plan.adaptive else ""
     return (
-        f"Steps: beta = {plan.beta:.6g}, eta_t = t + 1, z moves by eta_t/({divisor}) ({plan.z_step}). "
+        f"Steps: beta = {plan.beta:.6g}{adapts}, eta_t = t + 1, z moves by eta_t/({divisor}) ({plan.z_step}). "
         f"Chosen {plan.rule if plan.rule == 'by hand' else 'by the rule ' + plan.rule}."
     )
 
@@ -65,13 +78,14 @@ def _prediction(p: Prediction) -> str:
 
 def _notes(plan: Plan) -> list[str]:
     notes = []
-    if plan.beta < plan.problem.smoothness:
+    by_hand = plan.rule == "by hand"  # a rule has weighed both of these
+    if by_hand and plan.beta < plan.problem.smoothness:
         notes.append(
             f"beta is below the worst-case smoothness {plan.problem.smoothness:.4g}: right if the population is "
             "smoother, "
             "unstable if it is not."
         )
-    if plan.budget.private and plan.clip < plan.problem.lipschitz:
+    if by_hand and plan.budget.private and plan.clip < plan.problem.lipschitz:
         notes.append(
             f"clip is below the Lipschitz constant {plan.problem.lipschitz:.4g}: many rows may be cut short, which "
             "biases the "

@@ -63,6 +63,8 @@ class Plan:
     mechanism: str = "sqrt"
     batch_size: int = 0
     """B; n // rounds unless given. The remaining rows are never read."""
+    adaptive: bool = False
+    """Whether beta may fall, after the first round, to the curvature that released values show (adaptation.py)."""
     rule: str = "by hand"
     prediction: Prediction | None = None
 
@@ -99,6 +101,8 @@ class Plan:
             )
         one_of("z_step", self.z_step, Z_STEPS)
         one_of("mechanism", self.mechanism, [*MECHANISMS, "auto"])
+        if not isinstance(self.adaptive, bool):
+            raise InvalidArgument(f"Expected adaptive={self.adaptive!r} to be True or False.")
         if not isinstance(self.rule, str):
             raise InvalidArgument("Expected rule to be the name of the rule that made the plan.")
         _ = self.calibration  # refuses what floating point or the budget cannot honour

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from dpsco.algorithms import ALGORITHMS, AcceleratedSRGD
 from dpsco.data.stream import Stream
 from dpsco.errors import AccountError, InvalidArgument, one_of
 from dpsco.files import canonical
-from dpsco.oracles import LinearOracle, Oracle
+from dpsco.oracles import Oracle, linear_oracle
+from dpsco.oracles.parallel import one_blas_thread
 from dpsco.planning.plan import Plan
 from dpsco.privacy.account import Account
 from dpsco.privacy.ledger import Ledger, MemoryLedger, open_folder
@@ -81,7 +82,7 @@ def train(
     if oracle is None:
         if isinstance(plan.problem.loss, CustomLoss):
             raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
-        oracle = LinearOracle(plan.problem.loss, plan.problem.intercept)
+        oracle = linear_oracle(plan.problem, plan.n)
     run = {
         "plan": plan.to_dict(),
         "algorithm": algorithm,
@@ -96,7 +97,8 @@ def train(
         channel = Channel(plan.calibration, plan.noise_mechanism, plan.problem.parameters, ledger)
         state = method.start(plan, x0)
         trace = []
-        with progress_bar(plan.rounds, plan.batch_size, show=progress) as advance:
+        calm = nullcontext() if own_oracle else one_blas_thread()
+        with calm, progress_bar(plan.rounds, plan.batch_size, show=progress) as advance:
             for batch in batches:
                 query = method.ask(plan, state)
                 if channel.complete:
@@ -108,7 +110,7 @@ def train(
                     released = channel.release(query, clipped)
                 before = state
                 state = method.tell(plan, state, released)
-                trace.append(_round(plan, before, state))
+                trace.append(_round(before, state))
                 if on_round is not None:
                     on_round(trace[-1])
                 advance()
@@ -163,9 +165,9 @@ def _note(diagnostics: Diagnostics | None, clipped: Any) -> None:
         diagnostics.zeroed_rows.append(clipped.zeroed_rows)
 
 
-def _round(plan: Plan, before: Any, after: Any) -> Round:
-    nabla = np.linalg.norm(after.total) / (plan.batch_size * after.step)
-    return Round(step=before.step, gradient_norm=float(nabla), move=float(np.linalg.norm(after.x - before.x)))
+def _round(before: Any, after: Any) -> Round:
+    nabla = float(np.linalg.norm(after.nabla))
+    return Round(step=before.step, gradient_norm=nabla, move=float(np.linalg.norm(after.x - before.x)))
 
 
 def report_of(

@@ -1,0 +1,51 @@
+"""Figures for people: what a model reaches on data declared public, and tallies that are not private."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dpsco.model_file import SavedModel
+    from dpsco.training.result import Diagnostics
+
+__all__ = ["not_private_figures", "reached_on"]
+
+
+def reached_on(path: str, saved: SavedModel) -> dict[str, str]:
+    """Accuracy, or errors, on labelled files that the user declares public; rows without a declared label aside."""
+    from dpsco.data.files import FileRows
+
+    rows, hits, loss, squares, spread, absolute = 0, 0, 0.0, 0.0, [0.0, 0.0], 0.0
+    for features, targets in FileRows(path, saved.labels, saved.columns, feature_norm=saved.feature_norm):
+        known = np.isfinite(targets)
+        features, targets = features[known], targets[known]
+        scores, model_loss = saved.scores(features), saved.result.model.loss
+        rows += len(targets)
+        loss += float(np.sum(model_loss.value(scores, targets)))
+        hits += int(np.sum(model_loss.predict(scores) == targets))
+        bound = saved.labels.bound or 1.0
+        if saved.labels.bound is not None:
+            squares += float(np.sum((scores - targets) ** 2)) * bound**2
+            absolute += float(np.sum(np.abs(scores - targets))) * bound
+            spread[0] += float(np.sum(targets)) * bound
+            spread[1] += float(np.sum(targets**2)) * bound**2
+    if rows == 0:
+        return {"rows": "0"}
+    figures = {"rows": f"{rows:,}", f"mean {saved.result.model.loss.kind} loss": f"{loss / rows:.5g}"}
+    if saved.labels.bound is None:
+        return {**figures, "accuracy": f"{hits / rows:.4f}"}
+    variance = spread[1] - spread[0] ** 2 / rows
+    explained = "none" if variance <= 0 else f"{1 - squares / variance:.4f}"
+    return {**figures, "mean absolute error": f"{absolute / rows:.5g}", "R^2": explained}
+
+
+def not_private_figures(counted: Diagnostics) -> dict[str, str]:
+    """Tallies over the raw rows, as text."""
+    rows = max(1, sum(counted.rows))
+    return {
+        "rows met": f"{sum(counted.rows):,}",
+        "rows cut short by the clip": f"{sum(counted.clipped_rows):,} ({100 * sum(counted.clipped_rows) / rows:.2f} %)",
+        "rows counted as zero (no declared label, not finite)": f"{sum(counted.zeroed_rows):,}",
+    }

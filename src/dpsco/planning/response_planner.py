@@ -1,0 +1,243 @@
+"""The default rule: solve the algorithm instead of bounding it.
+
+On a direction of curvature h Algorithm 1 is a linear system (mechanisms/response.py). With q = h / beta, in a world
+(worlds.py) of curvatures h_i, squared distances d_i and disagreement g, T rounds of B = n / T rows leave
+
+    optimisation  1/2 sum_i h_i d_i decay(q_i)
+    noise         1/2 sum_i h_i (S C / (B mu beta))^2 noise(q_i)
+    sampling      1/2 sum_i h_i h_i (g + m) / (B beta^2) sampling(q_i)
+
+where m, the mean over the rounds of u' H u, is what rows disagree about because the iterates move. Noise moves them
+too, so m solves m = (drift and privacy noise) + (g + m) a, with a = sum_i h_i^2 motion(q_i) / (B beta^2): runs with
+a near 1 blow up. A clip below the largest gradient cuts rows short: measured on logistic, Huber and softmax problems,
+that costs a small share of F(0) - F*.
+
+The data's world is unknown. The rule picks the T, beta, z-step and clip of least mean log regret: the excess
+in a world over the best excess in that world, averaged over the worlds; with a little per doubling of T, because
+rounds cost. Public numbers alone decide. Where the unknown curvature costs much, which is at few rounds, the plan is
+adaptive (adaptation.py).
+
+Cost: about 0.1 s the first time (the curves are kept), a few hundredths afterwards, plus the fit of the mechanism.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
+from dpsco.mechanisms import MECHANISMS
+from dpsco.planning.curves import Curves, at, curves, mechanism_noise
+from dpsco.planning.plan import Z_STEPS, Plan, Prediction
+from dpsco.planning.worlds import Worlds, scale_of, worlds
+from dpsco.privacy.budget import Budget
+from dpsco.problem import Problem
+from dpsco.values import Array
+
+__all__ = ["Excess", "excess", "predict", "response_plan", "state_bytes"]
+
+HORIZONS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+MOST_ROUNDS = 4096
+BETAS = 2.0 ** (np.arange(-16, 17) / 2)
+"""Candidates for beta, in units of the largest curvature the loss can have."""
+
+CLIPS = ((1.0, 0.0), (0.85, 0.0007), (0.7, 0.002))
+"""Candidates for the clip, in units of the largest gradient, and what they cost in units of F(0) - F*."""
+
+LISTED_UP_TO = 64
+"""Rounds up to which the listed z-step is considered: with more of them it only amplifies noise."""
+
+ROUND_COST = 0.03
+"""Log excess that half the rounds may cost."""
+
+ADAPT_FROM = math.log(1.5)
+"""Mean log regret at its own T from which a plan lets beta follow the curvature that released values show."""
+
+SHAKE = 2.0
+"""Motion that the noise causes on the way, relative to square-root Toeplitz: other mechanisms put more of it there."""
+
+WORKING_VECTORS = 8
+"""p-vectors that training holds besides the noise: iterates, released sums, one query."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """Predicted parts, each of shape (betas, worlds)."""
+
+    optimisation: Array
+    noise: Array
+    sampling: Array
+
+    @property
+    def total(self) -> Array:
+        return self.optimisation + self.noise + self.sampling
+
+
+def excess(
+    world: Worlds, table: Curves, betas: Array, *, batch_size: int, spread: float, noise_share: float, clip_cost: float
+) -> Excess:
+    """The formula of this module; ``spread`` is S C / (B mu), ``noise_share`` scales the noise curve."""
+    h, beta = world.curvature[None], betas[:, None, None]
+    weight = world.count * h
+    decay, sampling, noise, drift, motion, shake = at(h / beta, *table)
+    rows = h / (batch_size * beta**2)
+    privacy = (spread / beta) ** 2
+    moved = np.sum(h * world.distance * drift + SHAKE * weight * privacy * shake, axis=2)
+    fed_back = np.minimum(np.sum(weight * rows * motion, axis=2), 0.98)
+    m = (moved + world.disagreement * fed_back) / (1 - fed_back)
+    return Excess(
+        0.5 * np.sum(h * world.distance * decay, axis=2) + clip_cost * world.gap,
+        0.5 * noise_share * np.sum(weight * privacy * noise, axis=2),
+        0.5 * np.sum(weight * rows * sampling, axis=2) * (world.disagreement + m),
+    )
+
+
+def response_plan(
+    problem: Problem,
+    n: int,
+    budget: Budget,
+    *,
+    rounds: int | None = None,
+    memory: float | None = None,
+    mechanism: str | None = None,
+) -> Plan:
+    """The plan of least mean log regret over the worlds of ``problem``."""
+    world, scale = worlds(problem), scale_of(problem)
+    top = scale.curvature * problem.row_norm**2
+    reach = min(problem.lipschitz, scale.slope * problem.row_norm)
+    betas = top * BETAS
+    choices = []
+    for T, name in _horizons(problem, n, rounds, memory, mechanism):
+        for z_step in Z_STEPS if T <= LISTED_UP_TO else ("halved",):
+            for share, cost in CLIPS if budget.private else CLIPS[:1]:
+                found = excess(
+                    world,
+                    curves(T, z_step),
+                    betas,
+                    batch_size=n // T,
+                    spread=_spread(budget, share * reach, n // T),
+                    noise_share=_noise_share(name, T),
+                    clip_cost=cost,
+                )
+                choices.append((T, z_step, name, share * reach, np.log(found.total)))
+    logs = np.array([choice[-1] for choice in choices])  # (choices, betas, worlds)
+    horizons = np.array([choice[0] for choice in choices])
+    regret = np.mean(logs - np.min(logs, axis=(0, 1)), axis=2) + ROUND_COST * np.log2(horizons)[:, None]
+    best, at_beta = np.unravel_index(int(np.argmin(regret)), regret.shape)
+    same = np.flatnonzero(horizons == horizons[best])
+    unknown = float(np.mean(logs[best, at_beta] - np.min(logs[same], axis=(0, 1))))
+    adaptive = unknown > ADAPT_FROM and choices[best][0] > 2
+    if adaptive:  # the first step alone has this beta; afterwards the shorter z-steps would only hold the run back
+        listed = np.array([i for i in same if choices[i][1] == "listed"] or same)
+        inner, at_beta = np.unravel_index(int(np.argmin(regret[listed])), regret[listed].shape)
+        best = listed[inner]
+    T, z_step, name, clip, _ = choices[best]
+    made = Plan(
+        problem=problem,
+        n=n,
+        budget=budget,
+        rounds=T,
+        beta=_rounded(float(betas[at_beta])),
+        clip=_rounded(clip) if budget.private else math.inf,
+        z_step=z_step,
+        mechanism=name,
+        adaptive=adaptive,
+        rule="response",
+    )
+    return replace(made, prediction=predict(made))
+
+
+def predict(plan: Plan) -> Prediction:
+    """Expected excess of a plan: the geometric mean over the worlds, split as the parts are split on average."""
+    world, scale = worlds(plan.problem), scale_of(plan.problem)
+    reach = min(plan.problem.lipschitz, scale.slope * plan.problem.row_norm)
+    sizes, costs = np.array(CLIPS[::-1]).T
+    table = curves(plan.rounds, plan.z_step)
+    table = table._replace(noise=mechanism_noise(plan.noise_mechanism, plan.z_step))
+    betas = np.array([plan.beta]) if not plan.adaptive else plan.beta * 2.0 ** -np.arange(0, 6.5, 0.5)
+    found = excess(
+        world,
+        table,
+        betas,
+        batch_size=plan.batch_size,
+        spread=_spread(plan.budget, plan.clip, plan.batch_size),
+        noise_share=1.0,
+        clip_cost=float(np.interp(min(plan.clip / reach, 1.0), sizes, costs)),
+    )
+    # An adaptive beta finds the curvature of its world, and not more than that.
+    steep = betas[:, None] < np.max(world.curvature, axis=1)
+    steep[0] = False
+    chosen = np.argmin(np.where(steep, math.inf, found.total), axis=0)
+    here = (chosen, np.arange(len(chosen)))
+    totals = found.total[here]
+    mean = math.exp(float(np.mean(np.log(totals))))
+    shares = [mean * float(np.mean(part[here] / totals)) for part in (found.optimisation, found.noise, found.sampling)]
+    return Prediction(*shares)
+
+
+def state_bytes(problem: Problem, noise_vectors: int) -> int:
+    """Bytes that training keeps between rounds: iterates, released sums and noise."""
+    return 8 * problem.parameters * (WORKING_VECTORS + noise_vectors)
+
+
+def _horizons(
+    problem: Problem, n: int, rounds: int | None, memory: float | None, mechanism: str | None
+) -> list[tuple[int, str]]:
+    """Candidate rounds, each with its mechanism, that fit into n rows and into the memory."""
+    if mechanism is not None:
+        one_of("mechanism", mechanism, [*MECHANISMS, "auto"])
+    if rounds is None:
+        candidates = [T for T in HORIZONS if n >= T]
+    else:
+        candidates = [positive_integer("rounds", rounds, "It is the number of batch gradient steps T.")]
+        if candidates[0] > n:
+            raise InvalidArgument(f"Expected rounds={rounds} <= n={n}: every round needs at least one fresh row.")
+        if candidates[0] > MOST_ROUNDS:
+            raise InvalidArgument(
+                f"Expected rounds={rounds} <= {MOST_ROUNDS}: the response rule solves no longer runs, and none is "
+                "needed. Use fewer rounds, or dpsco.Plan with settings of your own."
+            )
+    if memory is None:
+        return [(T, mechanism or "workload") for T in candidates]
+    room = positive("memory", memory, "It is the most bytes that training may keep between rounds.")
+    fitting = []
+    for T in candidates:
+        for name in [mechanism] if mechanism else ["workload", "blt"]:
+            if state_bytes(problem, _noise_vectors(name, T)) <= room:
+                fitting.append((T, name))
+                break
+    if not fitting:
+        need = min(state_bytes(problem, _noise_vectors(name, T)) for T in candidates for name in [mechanism or "blt"])
+        raise InvalidArgument(
+            f"Expected memory={room:.3g} to be at least {need:,} bytes: {problem.parameters:,} parameters in float64, "
+            f"{WORKING_VECTORS} vectors to train with and the noise that is kept. Allow more, or use fewer parameters."
+        )
+    return fitting
+
+
+def _noise_vectors(name: str, rounds: int) -> int:
+    """Noise vectors that streaming keeps: every draw for dense strategies, a few for the others."""
+    if name in ("tree", "honaker", "smooth"):
+        return 2 * max(1, math.ceil(math.log2(rounds + 1)))
+    return {"independent": 0, "blt": 3}.get(name, rounds)
+
+
+def _noise_share(name: str, rounds: int) -> float:
+    """Excess noise of a mechanism relative to square-root Toeplitz, roughly; the prediction uses its matrices."""
+    doublings = math.log2(rounds)
+    if name in ("workload", "auto"):
+        return max(0.6, 1 - 0.045 * doublings)
+    if name in ("tree", "honaker", "smooth"):
+        return 1 + 0.75 * doublings
+    return 1 + 0.3 * rounds**0.8 if name == "independent" and rounds > 1 else 1.0
+
+
+def _spread(budget: Budget, clip: float, batch_size: int) -> float:
+    return budget.clips_apart * clip / (batch_size * budget.mu_per_record) if budget.private else 0.0
+
+
+def _rounded(value: float) -> float:
+    """Four digits: plans are read by people."""
+    return float(f"{value:.4g}")
