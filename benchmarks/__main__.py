@@ -1,21 +1,22 @@
-"""``python -m benchmarks [NAME ...]``: run some benchmarks, or all of them."""
+"""``python -m benchmarks``: all of them. ``python -m benchmarks NAME [options]``: one, with options of its own."""
 
 from __future__ import annotations
 
+import runpy
 import sys
-from importlib import import_module
 
-NAMES = ("reference", "memory", "startup", "mechanisms", "planner")
+NAMES = ("reference", "memory", "startup", "mechanisms", "planner", "speed", "files", "adult", "speed_peers")
 
 
-def main(names: list[str]) -> int:
-    for name in names or NAMES:
-        if name not in NAMES:
-            print(f"Unknown benchmark {name!r}. Choose from: {', '.join(NAMES)}.", file=sys.stderr)
-            return 2
-    for name in names or NAMES:
+def main(arguments: list[str]) -> int:
+    chosen = arguments[:1] or list(NAMES)
+    if chosen[0] not in NAMES:
+        print(f"Unknown benchmark {chosen[0]!r}. Choose from: {', '.join(NAMES)}.", file=sys.stderr)
+        return 2
+    for name in chosen:
         print(f"\n== {name}", flush=True)
-        import_module(f"benchmarks.{name}").main()
+        sys.argv = [name, *arguments[1:]]
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
     return 0
 
 

@@ -40,9 +40,9 @@ def main() -> None:
         for name, epsilon in (("adult", 0.5), ("adult", 1.0), ("adult", 4.0), ("mnist", 1.0)):
             results.append(against_grid(real(args.data, name, epsilon), args.quick))
     ratios, predicted = np.array(results).T
-    print(f"\nplan over grid: median {np.median(ratios):.2f}, worst {np.max(ratios):.2f}   (asked: 1.25 and 2)")
+    print(f"\nplan over grid: median {np.median(ratios):.2f}, worst {np.max(ratios):.2f}   (goal: 1.25 and 2)")
     factor = np.exp(np.median(np.abs(np.log(predicted))))
-    print(f"prediction over measurement: median factor {factor:.2f}   (asked: 3)\n")
+    print(f"prediction over measurement: median factor {factor:.2f}   (goal: 3)\n")
     few_rounds()
 
 
@@ -105,7 +105,7 @@ def few_rounds() -> None:
     ours_is = lines["accelerated-srgd, plan(rounds=T)"]
     plain = min(lines["one-pass DP-SGD"], lines["one-pass DP-FTRL"])
     best = min(value for name, value in lines.items() if name.startswith("one-pass"))
-    print(f"  rivals over the plan: {plain / ours_is:.1f}x (asked: 4x), with momentum {best / ours_is:.1f}x")
+    print(f"  rivals over the plan: {plain / ours_is:.1f}x (goal: 4x), with momentum {best / ours_is:.1f}x")
     tuned_is = lines["accelerated-srgd"]
     print(f"  rivals over tuned srgd: {plain / tuned_is:.1f}x, with momentum {best / tuned_is:.1f}x")
 

@@ -38,3 +38,7 @@ def main() -> None:
     print(f"n = 200,000, p = 50, epsilon = 1, T = 16, C = 1, listed z-step; F(0) - F* = {start:.4f}; mean of 5 keys")
     for name, runs in excess.items():
         print(f"  {name:<12} excess {np.mean(runs):.6f}  {100 * np.mean(runs) / start:.2f} % of the start")
+
+
+if __name__ == "__main__":
+    main()

@@ -21,3 +21,7 @@ def seconds(code: str, repeats: int = 9) -> float:
 def main() -> None:
     base, ours = seconds("import numpy"), seconds("import dpsco")
     print(f"  import numpy {base:.3f} s, import dpsco {ours:.3f} s: {ours - base:.3f} s over numpy")
+
+
+if __name__ == "__main__":
+    main()

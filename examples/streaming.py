@@ -1,6 +1,6 @@
 """A stream that is read once, stops half way, goes on, and is charged to an account.
 
-    python examples/streaming.py
+python examples/streaming.py
 """
 
 from __future__ import annotations

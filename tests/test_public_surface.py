@@ -43,6 +43,15 @@ def test_the_surface_works_as_its_users_write_it() -> None:
     np.testing.assert_allclose(m.decoder() @ m.strategy(), np.tri(64), atol=1e-12)
 
 
+def test_the_estimator_works_as_its_users_write_it() -> None:
+    data = reference_problem(20_000, fresh=10)
+    clf = dpsco.PrivateLogisticRegression(epsilon=1.0, delta=1e-6, feature_norm=1.0, radius=20.0, classes=[0, 1])
+    clf.fit(data.features, data.labels)
+    assert set(clf.predict(data.features)) <= {0, 1}
+    assert clf.privacy_.epsilon == 1.0
+    assert clf.plan_.rounds >= 1
+
+
 def test_every_name_in_all_exists() -> None:
     for name in dpsco.__all__:
         assert getattr(dpsco, name) is not None

@@ -1,5 +1,7 @@
 """dpsco: differentially private training in one pass and very few adaptive rounds."""
 
+from typing import TYPE_CHECKING, Any
+
 from dpsco.data import Stream, stream
 from dpsco.errors import (
     AccountError,
@@ -37,6 +39,14 @@ from dpsco.problem import (
 )
 from dpsco.training import Diagnostics, Model, Result, Round, train
 
+if TYPE_CHECKING:
+    from dpsco.estimators import (
+        PrivacyLeakWarning,
+        PrivateLinearRegression,
+        PrivateLinearSVC,
+        PrivateLogisticRegression,
+    )
+
 __all__ = [
     "Account",
     "AccountError",
@@ -62,7 +72,11 @@ __all__ = [
     "PerExample",
     "Plan",
     "Prediction",
+    "PrivacyLeakWarning",
     "PrivacyReport",
+    "PrivateLinearRegression",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
     "Problem",
     "Product",
     "Result",
@@ -83,3 +97,14 @@ __all__ = [
     "stream",
     "train",
 ]
+
+_ESTIMATORS = {"PrivacyLeakWarning", "PrivateLinearRegression", "PrivateLinearSVC", "PrivateLogisticRegression"}
+
+
+def __getattr__(name: str) -> Any:
+    """Estimators load scikit-learn, so they load on first use."""
+    if name in _ESTIMATORS:
+        from dpsco import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'dpsco' has no attribute {name!r}")

@@ -17,7 +17,18 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHUNK_ROWS", "SUMMATION_SLACK", "Array", "Batch", "Chunk", "Clipped", "Query", "Released", "to_grid"]
+__all__ = [
+    "CHUNK_ROWS",
+    "SUMMATION_SLACK",
+    "Array",
+    "Batch",
+    "Chunk",
+    "Clipped",
+    "Query",
+    "Released",
+    "chunk_multiple",
+    "to_grid",
+]
 
 Array = NDArray[np.float64]
 
@@ -25,7 +36,18 @@ Chunk = tuple[NDArray[Any], NDArray[Any]]
 """Some rows of a batch: features of shape (rows, p), labels of shape (rows,)."""
 
 CHUNK_ROWS = 4096
-"""Chunks of a batch, all but the last, hold a multiple of this many rows: blocks of an oracle never straddle two."""
+"""Chunks of a batch, all but the last, hold a multiple of this many rows; of fewer if rows are wide."""
+
+_UNIT_NUMBERS = 1 << 18
+
+
+def chunk_multiple(width: int) -> int:
+    """Rows that chunks of dense rows hold a multiple of: a power of two from 256 to ``CHUNK_ROWS``, about 2 MB.
+
+    Blocks that an oracle sums by themselves are no longer than this, so they never straddle two chunks.
+    """
+    return min(CHUNK_ROWS, max(256, 1 << (_UNIT_NUMBERS // width).bit_length()))
+
 
 SUMMATION_SLACK = 2.0**-10
 """Share of the clip that summing one block in floating point may add to the distance of two neighbours' sums."""
@@ -80,8 +102,8 @@ class Query:
 class Batch:
     """Rows of one round, in chunks that can each be held in memory; read once, in order.
 
-    Every chunk but the last has a multiple of ``CHUNK_ROWS`` rows, so the blocks of a batch do not depend on how it
-    was cut into chunks.
+    Every chunk but the last has a multiple of ``chunk_multiple(width)`` rows (``CHUNK_ROWS`` if sparse), so the
+    blocks of a batch do not depend on how it was cut into chunks.
     """
 
     step: int

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsco.errors import DataError, InvalidArgument, SecondPassError, one_of
+from dpsco.oracles.csr import CsrRows, is_sparse
 from dpsco.planning.plan import Plan
 from dpsco.problem.losses import CustomLoss
-from dpsco.values import CHUNK_ROWS, Batch, Chunk
+from dpsco.values import CHUNK_ROWS, Batch, Chunk, chunk_multiple
 
 __all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Stream", "stream"]
 
@@ -87,7 +88,7 @@ class ArrayStream(Stream):
             yield Batch(step, self._chunks(first, min(first + plan.batch_size, len(self._labels))))
 
     def _chunks(self, first: int, last: int) -> Iterator[Chunk]:
-        rows = _chunk_rows(self._features.shape[1], _VIEW_BYTES)
+        rows = _chunk_rows(self._features, _VIEW_BYTES)
         for start in range(first, last, rows):
             stop = min(start + rows, last)
             self.rows_read = (self.rows_read or 0) + stop - start
@@ -125,7 +126,7 @@ class HashedStream(ArrayStream):
             yield Batch(step, self._picked(order[edges[step] : edges[step + 1]]))
 
     def _picked(self, positions: NDArray[np.int64]) -> Iterator[Chunk]:
-        rows = _chunk_rows(self._features.shape[1], _COPY_BYTES)
+        rows = _chunk_rows(self._features, _COPY_BYTES)
         for start in range(0, len(positions), rows):
             picked = positions[start : start + rows]
             yield self._features[picked], self._labels[picked]
@@ -150,17 +151,15 @@ class ChunkStream(Stream):
             yield Batch(step, self._chunks(plan.batch_size, plan.problem.dimension))
 
     def _chunks(self, size: int, width: int) -> Iterator[Chunk]:
-        rows, left = _chunk_rows(width, _COPY_BYTES), size
-        while left:
-            chunk = self._take(min(rows, left), width)
-            taken = len(chunk[1]) if chunk else 0
-            if chunk is None or not taken:
-                return
-            left -= taken
-            self.rows_read = (self.rows_read or 0) + taken
-            yield chunk
+        left = size
+        while left and self._fill(width):
+            rows = _chunk_rows(self._kept[-1][0], _COPY_BYTES)
+            features, labels = self._take(min(rows, left), width)
+            left -= len(labels)
+            self.rows_read = (self.rows_read or 0) + len(labels)
+            yield features, labels
 
-    def _take(self, rows: int, width: int) -> Chunk | None:
+    def _take(self, rows: int, width: int) -> Chunk:
         """Exactly ``rows`` rows, fewer only at the end of the source."""
         parts: list[Chunk] = []
         wanted = rows
@@ -171,11 +170,10 @@ class ChunkStream(Stream):
                 features, labels = features[:wanted], labels[:wanted]
             parts.append((features, labels))
             wanted -= len(labels)
-        if not parts:
-            return None
         if len(parts) == 1:
             return parts[0]
-        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+        join: Any = CsrRows.joined if is_sparse(parts[0][0]) else np.concatenate
+        return join([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def _fill(self, width: int) -> bool:
         """Have a chunk with at least one row at hand, if the source still has one."""
@@ -198,7 +196,8 @@ def stream(
     """Rows to train on, once.
 
     ``stream(X, y)``
-        arrays, in their order; checked up front for shape and finite values.
+        arrays, in their order; checked up front for shape and finite values. X may be a sparse matrix of SciPy,
+        which is read as CSR.
     ``stream(X, y, ids=ids)``
         each row's round is a hash of its id: the form that ``adjacency="add-remove"`` needs.
     ``stream(chunks)``
@@ -230,7 +229,7 @@ def _is_matrix(data: Any) -> bool:
 
 def _arrays(data: Any, labels: ArrayLike | None) -> Chunk:
     try:
-        features = np.asarray(data)
+        features: Any = CsrRows.of(data) if is_sparse(data) else np.asarray(data)
         targets = np.zeros(len(features)) if labels is None else np.asarray(labels)
     except (ValueError, TypeError, OverflowError):
         raise DataError("Expected X and y to be numeric arrays of one shape: rows of equal width.") from None
@@ -252,7 +251,7 @@ def _arrays(data: Any, labels: ArrayLike | None) -> Chunk:
 def _chunk(item: Any) -> Chunk:
     try:
         features, labels = item
-        features = np.asarray(features)
+        features = CsrRows.of(features) if is_sparse(features) else np.asarray(features)
     except (TypeError, ValueError):
         raise DataError("Expected the stream to yield pairs (features, labels) of numbers.") from None
     if features.ndim == 1:
@@ -271,8 +270,9 @@ def _width_message(got: int, wanted: int) -> str:
 
 def _check_values(features: NDArray[Any], labels: NDArray[Any], plan: Plan) -> None:
     remedy = "Clean them, or pass stream(..., non_finite='zero') to count such rows as zero rows. Nothing was spent."
-    for start in range(0, len(labels), rows := _chunk_rows(features.shape[1], _COPY_BYTES)):
-        if not np.all(np.isfinite(features[start : start + rows])):
+    for start in range(0, len(labels), rows := _chunk_rows(features, _COPY_BYTES)):
+        part = features[start : start + rows]
+        if not np.all(np.isfinite(part.values if isinstance(part, CsrRows) else part)):
             raise DataError(f"X has values that are NaN or infinite. {remedy}")
     if not np.all(np.isfinite(labels)):
         raise DataError(f"y has values that are NaN or infinite. {remedy}")
@@ -281,9 +281,12 @@ def _check_values(features: NDArray[Any], labels: NDArray[Any], plan: Plan) -> N
         raise DataError(f"y has labels that the {loss.kind} loss cannot take: expected {loss.labels_are}. {remedy}")
 
 
-def _chunk_rows(width: int, limit: int) -> int:
-    """Rows of a chunk: a multiple of ``CHUNK_ROWS``, about ``limit`` bytes of float64."""
-    return max(1, limit // (8 * width * CHUNK_ROWS)) * CHUNK_ROWS
+def _chunk_rows(features: Any, limit: int) -> int:
+    """Rows of a chunk of such features: whole units, about ``limit`` bytes of float64."""
+    sparse = isinstance(features, CsrRows)
+    unit = CHUNK_ROWS if sparse else chunk_multiple(features.shape[1])
+    width = features.mean_width if sparse else features.shape[1]
+    return max(1, limit // (8 * width * unit)) * unit
 
 
 def _round_of(identity: Any, salt: bytes, rounds: int) -> int:

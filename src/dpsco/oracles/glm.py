@@ -10,12 +10,16 @@ Cost: for each block of 256 rows two products, one sum; memory of one block.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.oracles.clipping import LARGEST_NORM, SMALLEST_NORM, clip_scale, row_norms
+from dpsco.oracles.csr import CsrRows, is_sparse
+from dpsco.oracles.glm_sparse import SPARSE_BLOCK_ROWS, sparse_block
 from dpsco.problem.losses import Labels, Loss
 from dpsco.values import Array, Batch, Chunk, Clipped, Query, to_grid
 
@@ -27,18 +31,25 @@ BLOCK_ROWS = 256
 
 @dataclass(frozen=True)
 class LinearOracle:
-    """Oracle of a loss of linear models; ``intercept`` as in ``Problem``."""
+    """Oracle of a loss of linear models; ``intercept`` as in ``Problem``.
+
+    ``slope(score, label)``, a function of two numbers, takes the place of the loss's own derivative: any linear model
+    then has an oracle (``loss`` still says which labels are valid). Rows may be dense or SciPy's CSR.
+    """
 
     loss: Loss
     intercept: bool = False
+    slope: Callable[[float, float], float] | None = None
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         answer = Clipped(np.zeros(query.points[0].size), 0)
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             for features, labels in batch.chunks:
-                for start in range(0, len(labels), BLOCK_ROWS):
-                    rows = slice(start, start + BLOCK_ROWS)
-                    answer += self._block(query, (features[rows], labels[rows]))
+                sparse = is_sparse(features)
+                rows: Any = CsrRows.of(features) if sparse else features
+                for start in range(0, len(labels), size := SPARSE_BLOCK_ROWS if sparse else BLOCK_ROWS):
+                    a, y = rows[start : start + size], labels[start : start + size]
+                    answer += sparse_block(self, query, a, y) if sparse else self._block(query, (a, y))
         return answer
 
     def _block(self, query: Query, chunk: Chunk) -> Clipped:
@@ -46,7 +57,7 @@ class LinearOracle:
         k = self.loss.outputs
         c = np.zeros((len(y), k))
         for weight, point in zip(query.weights, query.points, strict=True):
-            c += weight * self._slope(_scores(a, point.reshape(k, -1), query.rowwise), y)
+            c += weight * self.slopes(_scores(a, point.reshape(k, -1), query.rowwise), y)
         norms = row_norms(c) * lengths
         zeroed |= ~(norms <= LARGEST_NORM)  # also finite rows so large that their score is not
         c[zeroed], norms[zeroed] = 0.0, 0.0
@@ -59,7 +70,11 @@ class LinearOracle:
             return Clipped(contributions.sum(axis=0).ravel(), rows, **tallies)
         return Clipped(to_grid((c.T @ a).ravel(), query.grid), rows, **tallies)
 
-    def _slope(self, scores: Array, labels: Labels) -> Array:
+    def slopes(self, scores: Array, labels: Labels) -> Array:
+        """d loss / d score of each row and class, both of shape (rows, classes)."""
+        if self.slope is not None:
+            pairs = zip(scores[:, 0].tolist(), labels.tolist(), strict=True)
+            return np.array([self.slope(score, label) for score, label in pairs], dtype=np.float64).reshape(-1, 1)
         if self.loss.outputs == 1:
             return self.loss.slope(scores[:, 0], labels)[:, None]
         return self.loss.slope(scores, labels)

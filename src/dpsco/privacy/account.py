@@ -31,7 +31,7 @@ class Account:
     >>> account.charge("week 1", Budget(epsilon=1.0, delta=1e-6))
     >>> account.charge("week 2", Budget(epsilon=1.0, delta=1e-6))
     >>> round(account.epsilon, 3)  # not 2: composition of Gaussian mechanisms is exact
-    1.443
+    1.455
 
     Guarantee: a run is charged, on disk, before its first release; a resumed run is charged once.
     """

@@ -11,7 +11,9 @@ Cost: one normal costs about what PCG64 asks for it; a key derivation per 65,536
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 import numpy as np
@@ -57,14 +59,20 @@ def derive(key: bytes, *context: bytes | str | int) -> bytes:
 def normals(key: bytes, row: int, size: int, *, start: int = 0) -> Array:
     """Coordinates ``start .. start + size`` of the standard normal vector number ``row`` under ``key``."""
     out = np.empty(size)
-    position = start
-    while position < start + size:
-        segment, offset = divmod(position, SEGMENT)
-        stop = min(start + size, (segment + 1) * SEGMENT)
+
+    def fill(segment: int) -> None:
+        first, last = max(start, segment * SEGMENT), min(start + size, (segment + 1) * SEGMENT)
         # Ziggurat uses a varying number of random words per normal, so a piece is drawn from its segment's start.
-        drawn = _generator(key, row, segment).standard_normal(offset + stop - position)
-        out[position - start : stop - start] = drawn[offset:]
-        position = stop
+        drawn = _generator(key, row, segment).standard_normal(last - segment * SEGMENT)
+        out[first - start : last - start] = drawn[first - segment * SEGMENT :]
+
+    segments = range(start // SEGMENT, -(-(start + size) // SEGMENT))
+    if len(segments) < 2:
+        for segment in segments:
+            fill(segment)
+    else:  # drawing leaves the interpreter lock alone, and each segment is a function of its number
+        with ThreadPoolExecutor(min(len(segments), os.cpu_count() or 1)) as pool:
+            list(pool.map(fill, segments))
     return out
 
 

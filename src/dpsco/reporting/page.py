@@ -9,16 +9,25 @@ from pathlib import Path
 from dpsco.errors import ExtraMissing
 from dpsco.files import write_atomic
 from dpsco.reporting.plots import line_plot
+from dpsco.reporting.words import promise_in_words
 from dpsco.training.result import Result
 
 __all__ = ["write_page"]
 
 
-def write_page(result: Result, path: str | Path, *, reached: Mapping[str, str] | None = None) -> Path:
+def write_page(
+    result: Result,
+    path: str | Path,
+    *,
+    reached: Mapping[str, str] | None = None,
+    not_private: Mapping[str, str] | None = None,
+) -> Path:
     """Write the page of ``result`` to ``path`` and return it.
 
     ``reached`` holds figures measured on data you declare public; they are shown as such. Everything else on
-    the page comes from the plan and from released values, so the page may be published.
+    the page comes from the plan and from released values, so the page may be published. ``not_private`` holds
+    figures that depend on the rows without noise (clip fractions, training loss): the page is then marked NOT
+    PRIVATE from its first line, and is for whoever may see the data.
     """
     try:
         import jinja2
@@ -32,9 +41,11 @@ def write_page(result: Result, path: str | Path, *, reached: Mapping[str, str] |
         report=result.report,
         facts=result.report.facts(),
         lists=result.report.lists(),
-        plan=result.plan,
-        explanation=result.plan.explain(),
+        words=promise_in_words(result.report) if result.report.private else [],
+        explanation=result.plan.explain().replace("\n  ", " "),
+        predicted=_predicted(result),
         reached=dict(reached or {}),
+        not_private=dict(not_private or {}),
         curve_plot=_curve(result) if result.report.private else "",
         trace_plot=_trace(result),
     )
@@ -56,7 +67,21 @@ def _curve(result: Result) -> str:
     )
 
 
+def _predicted(result: Result) -> dict[str, str]:
+    parts = result.plan.prediction
+    if parts is None:
+        return {}
+    return {
+        "excess risk": f"{parts.total:.3g}: how far the model's expected loss is above the best model's",
+        "of it, optimisation": f"{parts.optimisation:.3g}",
+        "of it, privacy noise": f"{parts.noise:.3g}",
+        "of it, sampling": f"{parts.sampling:.3g}",
+    }
+
+
 def _trace(result: Result) -> str:
+    if not result.trace:
+        return ""
     steps = [r.step + 1 for r in result.trace]
     series = [
         ("gradient estimate, noise included", steps, [r.gradient_norm for r in result.trace]),

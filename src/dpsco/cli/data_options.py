@@ -1,0 +1,114 @@
+"""Options that say what the columns of a file are: shared by the commands that read data."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from dpsco.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from dpsco.data.columns import Columns
+    from dpsco.data.source import MatrixSource, TableSource
+
+__all__ = ["add_data_options", "declared_columns", "pairs"]
+
+
+def add_data_options(parser: Any) -> None:
+    """Add the options that declare columns."""
+    group = parser.add_argument_group(
+        "what the rows are", "All of it is public and yours to state; none of it is learned from the rows."
+    )
+    group.add_argument(
+        "--label", default="y", metavar="COLUMN", help="the label column, or member of a .npz (default y)"
+    )
+    group.add_argument("--features", metavar="A,B,C", help="columns of numbers (default: all that are left)")
+    group.add_argument(
+        "--range",
+        action="append",
+        default=[],
+        metavar="COLUMN=LOW:HIGH",
+        help="clamp a column to this range and scale it to [0, 1]; may be repeated",
+    )
+    group.add_argument("--centered", action="store_true", help="scale ranges to [-1, 1] instead")
+    group.add_argument(
+        "--categorical",
+        action="append",
+        default=[],
+        metavar="COLUMN=A|B|C",
+        help="one 0/1 feature for each of these levels; other values have none; may be repeated",
+    )
+    group.add_argument(
+        "--hashed",
+        action="append",
+        default=[],
+        metavar="COLUMN=BUCKETS",
+        help="one 0/1 feature for each bucket of a hash, where levels cannot be listed; may be repeated",
+    )
+    group.add_argument("--width", type=int, help="number of features of a libsvm file (indices from 1)")
+
+
+def declared_columns(
+    args: argparse.Namespace, source: TableSource | MatrixSource, besides: tuple[str, ...]
+) -> tuple[Columns | int, list[str]]:
+    """The schema that the options declare for ``source``, and notes for the user; ``besides`` are no features."""
+    from dpsco.data.columns import Columns
+    from dpsco.data.source import MatrixSource
+
+    given = args.features or args.range or args.categorical or args.hashed
+    if isinstance(source, MatrixSource):
+        if given:
+            raise InvalidArgument("--features, --range, --categorical and --hashed are for tables with named columns.")
+        width = source.width if args.width is None else int(args.width)
+        if width is None:
+            raise InvalidArgument("A libsvm file does not say how many features there are: state it with --width.")
+        return width, []
+    ranges = {name: _ends(name, text) for name, text in pairs("--range", args.range)}
+    categorical = {name: text.split("|") for name, text in pairs("--categorical", args.categorical)}
+    hashed = {name: _whole(name, text) for name, text in pairs("--hashed", args.hashed)}
+    taken = {*categorical, *hashed, *besides}
+    notes = []
+    if args.features is not None:
+        numbers = [name.strip() for name in args.features.split(",") if name.strip()]
+    elif source.number_columns is None:
+        numbers = [name for name in source.names if name not in taken]
+        notes.append(
+            f"taken as numbers: {', '.join(numbers) or 'none'}. A CSV file does not say; a cell that is no number "
+            "counts as missing. Name them with --features, declare text with --categorical or --hashed."
+        )
+    else:
+        numbers = [name for name in source.number_columns if name not in taken]
+        unused = [name for name in source.names if name not in {*numbers, *taken}]
+        if unused:
+            notes.append(
+                f"not used, being no numbers: {', '.join(unused)}. Declare them with --categorical or --hashed."
+            )
+    columns = Columns.declare(numbers, ranges=ranges, categorical=categorical, hashed=hashed, centered=args.centered)
+    if absent := [c.name for c in columns.features if c.name not in source.names]:
+        raise InvalidArgument(f"There is no column {', '.join(absent)}. The columns are: {', '.join(source.names)}.")
+    return columns, notes
+
+
+def pairs(option: str, texts: list[str]) -> list[tuple[str, str]]:
+    """``NAME=VALUE`` texts taken apart."""
+    for text in texts:
+        if "=" not in text.strip("="):
+            raise InvalidArgument(f"Expected {option} {text!r} in the form COLUMN=VALUE.")
+    return [(text.partition("=")[0], text.partition("=")[2]) for text in texts]
+
+
+def _ends(name: str, text: str) -> tuple[float, float]:
+    try:
+        low, high = text.split(":")
+        return float(low), float(high)
+    except ValueError:
+        raise InvalidArgument(
+            f"Expected --range {name}={text} in the form COLUMN=LOW:HIGH, such as age=0:100."
+        ) from None
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidArgument(f"Expected --hashed {name}={text} in the form COLUMN=BUCKETS, such as city=64.") from None

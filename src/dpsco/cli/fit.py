@@ -1,0 +1,197 @@
+"""``dpsco fit``: files in, a private model out."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpsco.cli.data_options import add_data_options, declared_columns
+from dpsco.errors import InvalidArgument, positive_integer
+
+if TYPE_CHECKING:
+    from dpsco.data.columns import Columns
+    from dpsco.data.files import Labels
+    from dpsco.problem import Loss
+
+__all__ = ["add_parser", "run"]
+
+LOSSES = ("logistic", "softmax", "hinge", "huber", "squared")
+SHUFFLE_BYTES = 64 << 20
+
+_TEACH = """\
+examples
+  dpsco fit people.parquet --label income --classes low,high --epsilon 1 --delta 1e-6 --out model.json
+  dpsco fit 'parts/*.csv' --label y --features age,hours --range age=0:100 --range hours=0:100 \\
+      --categorical 'city=Lyon|Paris' --epsilon 1 --delta 1e-6 --out model.json --report page.html
+  dpsco fit big/ --label y --epsilon 1 --delta 1e-6 --out model.json --checkpoint run --resume
+
+Scale columns with ranges you know beforehand (an age is between 0 and 100): that costs no privacy. Reading minima,
+maxima or means off the rows would. Exit codes: 0 done, 2 an argument or a file is wrong, 130 interrupted.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "fit",
+        help="train a private linear model on files, in one pass",
+        description="Plans and trains a differentially private linear model in one pass over CSV, Parquet, Arrow, "
+        "libsvm or .npz files that may be larger than memory.",
+        epilog=_TEACH,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", metavar="DATA", help="a file, a folder of files, or a quoted glob")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where to write the model (JSON)")
+    promise = parser.add_argument_group("the promise")
+    promise.add_argument("--epsilon", type=float, required=True, help="privacy loss: 1 is strong, 10 is weak")
+    promise.add_argument("--delta", type=float, required=True, help="slack of the promise: well below 1 / rows")
+    promise.add_argument(
+        "--adjacency",
+        choices=("zero-out", "replace"),
+        default="zero-out",
+        help="a neighbouring data set has one row blanked out (default) or exchanged",
+    )
+    promise.add_argument("--unit", metavar="COLUMN", help="whose a row is: protect all counted rows of one id together")
+    promise.add_argument("--max-rows-per-unit", type=int, metavar="K", help="rows of one id that count")
+    add_data_options(parser)
+    model = parser.add_argument_group("the model")
+    model.add_argument("--loss", choices=LOSSES, default="logistic")
+    model.add_argument("--classes", metavar="A,B", help="the labels (default 0,1)")
+    model.add_argument("--label-bound", type=float, metavar="Y", help="regression: labels are clamped to [-Y, Y]")
+    model.add_argument("--feature-norm", type=float, default=1.0, help="longer rows are shortened to it (default 1)")
+    model.add_argument("--radius", type=float, help="bound on the model's norm (default 20; regression 10)")
+    model.add_argument("--no-intercept", action="store_true")
+    model.add_argument("--rounds", type=float, help="number of rounds (default: planned)")
+    how = parser.add_argument_group("the run")
+    how.add_argument("--rows", type=float, metavar="N", help="number of rows (default: counted, and taken as public)")
+    how.add_argument(
+        "--shuffle", type=int, metavar="ROWS", help="mix the order within blocks of so many rows; 0: keep it"
+    )
+    how.add_argument("--checkpoint", type=Path, metavar="DIR", help="survive a crash: keep the run's state here")
+    how.add_argument("--resume", action="store_true", help="go on with the run in --checkpoint, or begin it")
+    how.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page about the run")
+    how.add_argument("--public-test", metavar="DATA", help="files you declare public: the page shows what was reached")
+    how.add_argument("--not-private", action="store_true", help="add figures that are NOT PRIVATE to the page")
+    how.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+
+
+def run(args: argparse.Namespace) -> int:
+    import dpsco
+    from dpsco.data.files import FileRows, open_source
+    from dpsco.data.tabular import model_ball, with_assumptions
+    from dpsco.model_file import SavedModel
+    from dpsco.planning.rules import plan
+
+    loss, labels = _task(args)
+    if args.resume and args.checkpoint is None:
+        raise InvalidArgument("--resume needs --checkpoint DIR: there is nothing to resume from.")
+    source = open_source(args.data, label=args.label)
+    columns, notes = declared_columns(args, source, (args.label, *((args.unit,) if args.unit else ())))
+    if args.rows is None:
+        n = source.count()
+        notes.append(f"n = {n:,} rows were counted; the promise takes their number as public. --rows N states it.")
+    else:
+        n = positive_integer("--rows", args.rows, "It is the public number of rows.")
+    width = columns if isinstance(columns, int) else columns.width
+    radius = args.radius if args.radius is not None else 20.0 if labels.classes is not None else 10.0
+    problem = dpsco.Problem(loss, model_ball(radius, loss), width, intercept=not args.no_intercept)
+    records = 1 if args.max_rows_per_unit is None else args.max_rows_per_unit
+    budget = dpsco.Budget(args.epsilon, args.delta, args.adjacency, records)
+    made = plan(problem, n=n, budget=budget, rounds=args.rounds)
+    block = _block_rows(columns) if args.shuffle is None else args.shuffle
+    notes += _order_note(n, block)
+    rows = FileRows(
+        args.data,
+        labels,
+        columns,
+        feature_norm=args.feature_norm,
+        unit=args.unit,
+        max_rows_per_unit=args.max_rows_per_unit,
+        shuffle=block,
+    )
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    if not args.json:
+        print(made.explain(), "\n")
+    counted = dpsco.Diagnostics() if args.not_private else None
+    try:
+        result = dpsco.train(
+            made,
+            dpsco.stream(rows),
+            checkpoint=args.checkpoint,
+            resume=args.resume,
+            progress=not args.json,
+            diagnostics=counted,
+        )
+    except KeyboardInterrupt:
+        kept = "" if args.checkpoint is None else " Go on with the same command and --resume."
+        print(f"dpsco fit: interrupted.{kept}", file=sys.stderr)
+        return 130
+    report = with_assumptions(result.report, max_rows_per_unit=args.max_rows_per_unit)
+    saved = SavedModel(dataclasses.replace(result, report=report), labels, columns, args.feature_norm)
+    written = saved.write(args.out)
+    _tell(args, saved, written, counted)
+    return 0
+
+
+def _task(args: argparse.Namespace) -> tuple[Loss, Labels]:
+    import dpsco
+    from dpsco.data.files import Labels
+
+    if args.loss in ("huber", "squared"):
+        if args.label_bound is None:
+            raise InvalidArgument("Regression needs --label-bound: labels are clamped to it, and it must be public.")
+        loss: Loss = dpsco.Huber(0.5) if args.loss == "huber" else dpsco.Squared(1.0)
+        return loss, Labels(args.label, bound=args.label_bound)
+    names = ("0", "1") if args.classes is None else tuple(name.strip() for name in args.classes.split(","))
+    if args.loss == "softmax":
+        if args.classes is None:
+            raise InvalidArgument("--loss softmax needs --classes A,B,C: the label set is public and yours to state.")
+        return dpsco.Softmax(len(names)), Labels(args.label, names)
+    if len(names) != 2:
+        raise InvalidArgument(f"--loss {args.loss} takes two classes, got {len(names)}. Use --loss softmax for more.")
+    return dpsco.Logistic() if args.loss == "logistic" else dpsco.SmoothedHinge(), Labels(args.label, names)
+
+
+def _block_rows(columns: Columns | int) -> int:
+    """Rows to mix at a time: 65,536, or as many as 64 MB hold."""
+    width = columns if isinstance(columns, int) else len(columns.features) if columns.sparse else columns.width
+    return min(1 << 16, max(4096, SHUFFLE_BYTES // (4 * width)))
+
+
+def _order_note(n: int, block: int) -> list[str]:
+    if block >= n:
+        return []
+    if block == 0:
+        return [
+            "rows are used in the order of the files. If they are sorted (by label, by date), one pass learns what "
+            "comes last: sort them at random first, or mix them with --shuffle ROWS."
+        ]
+    return [
+        f"rows are mixed within blocks of {block:,}. If the files are sorted over more than that, sort them at random "
+        "first, or raise --shuffle."
+    ]
+
+
+def _tell(args: argparse.Namespace, saved: Any, written: Path, counted: Any) -> None:
+    from dpsco.cli.figures import not_private_figures, reached_on
+
+    reached = {} if args.public_test is None else reached_on(args.public_test, saved)
+    if args.report is not None:
+        from dpsco.reporting import write_page
+
+        hidden = None if counted is None else not_private_figures(counted)
+        write_page(saved.result, args.report, reached=reached, not_private=hidden)
+    report = saved.result.report
+    if args.json:
+        page = None if args.report is None else str(args.report)
+        body = {"model": str(written), "page": page, "report": json.loads(report.to_json()), "reached": reached}
+        print(json.dumps(body, indent=2))
+        return
+    print(report, "\n")
+    for name, value in reached.items():
+        print(f"  {name:<26} {value}  (on data declared public)")
+    print(f"Model: {written}" + ("" if args.report is None else f"\nPage:  {args.report}"))

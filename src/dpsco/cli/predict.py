@@ -1,0 +1,71 @@
+"""``dpsco predict``: apply a model file to rows."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "predict",
+        help="apply a model file to files of rows",
+        description="Reads rows as the model file says (same columns, ranges, levels) and writes one prediction a "
+        "line: the class and the probability of each class, or the number. Rows may be larger than memory. Predictions "
+        "add nothing to what the training rows' owners were promised; they do of course depend on the rows predicted.",
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL", help="a file written by dpsco fit")
+    parser.add_argument("data", metavar="DATA", help="a file, a folder of files, or a quoted glob; no label needed")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="CSV file to write (default: standard output)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object about what was written")
+
+
+def run(args: argparse.Namespace) -> int:
+    from dpsco.data.files import FileRows
+    from dpsco.errors import InvalidArgument
+    from dpsco.model_file import SavedModel
+
+    if args.json and args.out is None:
+        raise InvalidArgument("--json needs --out FILE: standard output cannot hold both.")
+    saved = SavedModel.read(args.model)
+    chunks = FileRows(args.data, None, saved.columns, feature_norm=saved.feature_norm)
+    rows = 0
+    with _opened(args.out) as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("prediction", *(f"probability_{name}" for name in saved.probability_classes)))
+        for features, _ in chunks:
+            predicted, chances = saved.predict(features), saved.probabilities(features)
+            if chances is None:
+                table.writerows((value,) for value in predicted.tolist())
+            else:
+                table.writerows((value, *row) for value, row in zip(predicted.tolist(), chances.tolist(), strict=True))
+            rows += len(predicted)
+    if args.json:
+        print(json.dumps({"predictions": str(args.out), "rows": rows}))
+    elif args.out is not None:
+        print(f"{rows:,} predictions: {args.out}")
+    return 0
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[TextIO]:
+    """Standard output, or a file that is whole or not there."""
+    if path is None:
+        yield sys.stdout
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".new")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

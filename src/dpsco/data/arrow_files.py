@@ -1,0 +1,173 @@
+"""Parquet and Arrow IPC files, batch by batch, and Arrow columns as numbers or text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsco.data.cells import NUMBER, Coded, coded
+from dpsco.data.source import Table, TableSource, arrow, damaged, missing_columns
+from dpsco.errors import DataError
+from dpsco.values import Array
+
+__all__ = ["ArrowSource", "ParquetSource", "arrow_numbers", "arrow_table", "arrow_text"]
+
+BATCH_ROWS = 1 << 14
+MAPPED_BYTES = 128 << 20  # larger files are read piece by piece: their addresses alone might not fit
+
+_CUT = "is damaged or cut short: it cannot be read as {kind}. Copy it again from its source, or leave it out."
+
+
+class _Files(TableSource):
+    """Files of one kind with the same columns, one after the other."""
+
+    kind: str
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = tuple(paths)
+        schema = self._schema(self._paths[0])
+        self.names = tuple(schema.names)
+        self.number_columns = tuple(field.name for field in schema if _is_number(field.type))
+
+    def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
+        wanted = list(dict.fromkeys((*numbers, *texts)))
+        for path in self._paths:  # every file is looked at before the first row is used
+            schema = self._schema(path)
+            missing_columns(path, wanted, schema.names)
+            for name in wanted:
+                if not (_is_number(schema.field(name).type) or _is_text(schema.field(name).type)):
+                    raise DataError(
+                        f"The column {name!r} of {path.name!r} has the type {schema.field(name).type}. Expected "
+                        "numbers or text: leave it out, or convert it."
+                    )
+        for path in self._paths:
+            for batch in self._guarded(path, wanted):
+                yield arrow_table(batch, numbers, texts)
+
+    def _guarded(self, path: Path, wanted: list[str]) -> Iterator[Any]:
+        pa = arrow("pyarrow")
+        try:
+            yield from self._batches(path, wanted)
+        except (pa.ArrowException, OSError, EOFError, MemoryError) as error:
+            if isinstance(error, MemoryError):
+                raise
+            damaged(path, _CUT.format(kind=self.kind))
+
+    def _schema(self, path: Path) -> Any:
+        raise NotImplementedError
+
+    def _batches(self, path: Path, wanted: list[str]) -> Iterator[Any]:
+        raise NotImplementedError
+
+
+class ParquetSource(_Files):
+    """Parquet: columns that are not wanted are not read; memory of a row group's wanted columns at most."""
+
+    kind = "Parquet"
+
+    def _open(self, path: Path) -> Any:
+        pa, pq = arrow("pyarrow"), arrow("pyarrow.parquet")
+        try:
+            return pq.ParquetFile(
+                path,
+                memory_map=path.stat().st_size <= MAPPED_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,  # where the file has them
+            )
+        except (pa.ArrowException, OSError):
+            damaged(path, _CUT.format(kind=self.kind))
+
+    def _schema(self, path: Path) -> Any:
+        with self._open(path) as file:
+            return file.schema_arrow
+
+    def _batches(self, path: Path, wanted: list[str]) -> Iterator[Any]:
+        with self._open(path) as file:
+            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=wanted, use_threads=False)
+
+    def count(self) -> int:
+        total = 0
+        for path in self._paths:
+            with self._open(path) as file:
+                total += int(file.metadata.num_rows)
+        return total
+
+
+class ArrowSource(_Files):
+    """Arrow IPC, file or stream format (Feather version 2 is the former)."""
+
+    kind = "Arrow IPC"
+
+    def _reader(self, file: Any) -> Any:
+        """Record batches in order, whichever format it is."""
+        pa, ipc = arrow("pyarrow"), arrow("pyarrow.ipc")
+        try:
+            reader = ipc.open_file(file)
+        except pa.ArrowInvalid:
+            file.seek(0)
+            reader = ipc.open_stream(file)
+            return reader.schema, iter(reader)
+        return reader.schema, (reader.get_batch(k) for k in range(reader.num_record_batches))
+
+    def _schema(self, path: Path) -> Any:
+        pa = arrow("pyarrow")
+        try:
+            with path.open("rb") as file:
+                return self._reader(file)[0]
+        except (pa.ArrowException, OSError):
+            damaged(path, _CUT.format(kind=self.kind))
+
+    def _batches(self, path: Path, wanted: list[str]) -> Iterator[Any]:
+        with path.open("rb") as file:
+            for batch in self._reader(file)[1]:
+                batch.validate(full=True)  # Arrow trusts offsets it has read and would follow a wrong one anywhere
+                for start in range(0, batch.num_rows, BATCH_ROWS):
+                    yield batch.slice(start, BATCH_ROWS).select(wanted)
+
+    def count(self) -> int:
+        return sum(batch.num_rows for path in self._paths for batch in self._guarded(path, []))
+
+
+def arrow_table(batch: Any, numbers: Sequence[str], texts: Sequence[str]) -> Table:
+    """The columns of a record batch in the form that each is wanted in."""
+    table: dict[str, Array | Coded] = {name: arrow_numbers(batch.column(name)) for name in numbers}
+    return table | {name: arrow_text(batch.column(name)) for name in texts}
+
+
+def arrow_numbers(column: Any) -> Array:
+    """An Arrow column as floating point, NaN where it holds none or text that is no number."""
+    pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
+    if column.null_count == 0 and column.type in (pa.float32(), pa.float64()):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if _is_text(column.type):
+        column = pc.utf8_trim_whitespace(column)
+        is_number = pc.match_substring_regex(column, NUMBER)
+        column = pc.if_else(is_number, column, pa.scalar(None, column.type))
+    return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def arrow_text(column: Any) -> Coded:
+    """An Arrow column as text; numbers in their one canonical form."""
+    pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return coded(("" if value is None else value for value in column.dictionary.to_pylist()), codes)
+
+
+def _is_number(kind: Any) -> bool:
+    types = arrow("pyarrow").types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    types = arrow("pyarrow").types
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(value) or types.is_large_string(value) or (value is not kind and _is_number(value)))

@@ -1,0 +1,201 @@
+"""Files as streams: CSV, Parquet, Arrow IPC, libsvm and .npz, in order, chunk by chunk, never loaded whole.
+
+    columns = Columns.declare(["age"], ranges={"age": (0, 100)}, categorical={"city": ["Lyon", "Paris"]})
+    rows = FileRows("people/*.parquet", Labels("income", classes=("low", "high")), columns)
+    result = dpsco.train(plan, dpsco.stream(rows))
+
+Guarantee: a row's features and label are functions of that row and of what was declared; a row without a declared
+label counts as a zero row; a file that is damaged stops the run with its name and without its content.
+Cost: a few chunks in memory, read ahead by a thread; with ``shuffle`` one block of that many rows besides.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsco.data.arrow_files import ArrowSource, ParquetSource
+from dpsco.data.cells import Coded, coded, numbers_from_text
+from dpsco.data.columns import Columns
+from dpsco.data.csv_file import CsvSource
+from dpsco.data.libsvm_file import LibsvmSource
+from dpsco.data.npz_file import NpzSource
+from dpsco.data.prefetch import prefetched
+from dpsco.data.rows import unit_rows
+from dpsco.data.shuffle import shuffled
+from dpsco.data.source import MatrixSource, TableSource
+from dpsco.data.units import ContributionCap
+from dpsco.errors import DataError, InvalidArgument, positive, positive_integer
+from dpsco.values import Array
+
+__all__ = ["FileRows", "Labels", "open_source"]
+
+TABLES: dict[str, Any] = {
+    ".csv": CsvSource,
+    ".tsv": CsvSource,
+    ".parquet": ParquetSource,
+    ".arrow": ArrowSource,
+    ".feather": ArrowSource,
+    ".ipc": ArrowSource,
+}
+MATRICES = (".npz", ".libsvm", ".svm")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The label column: numbers clamped to ``bound`` and divided by it, or codes of the declared ``classes``."""
+
+    column: str = "y"
+    classes: tuple[str, ...] | None = None
+    bound: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.classes is None) == (self.bound is None):
+            raise InvalidArgument("Expected the label's classes (to classify) or its bound (to regress), one of them.")
+        if self.classes is not None:
+            known = coded(self.classes, np.arange(len(self.classes))).values
+            if len(known) != len(self.classes) or len(known) < 2:
+                raise InvalidArgument("Expected at least two different classes.")
+            object.__setattr__(self, "classes", known)
+        else:
+            why = "Targets are clamped to it; it must be public."
+            object.__setattr__(self, "bound", positive("label bound", self.bound, why))
+
+    def encode(self, column: Any) -> Array:
+        """One number a row; NaN, a zero row, where the label is missing or not declared."""
+        if self.bound is not None:
+            numbers = numbers_from_text(column) if _is_text(column) else np.asarray(column, dtype=np.float64)
+            return np.clip(numbers / self.bound, -1.0, 1.0)
+        if not isinstance(column, Coded):
+            values, codes = np.unique(np.asarray(column), return_inverse=True)
+            column = coded(("" if value != value else value for value in values), codes)
+        places = {name: place for place, name in enumerate(self.classes or ())}
+        table = np.array([*(places.get(text, np.nan) for text in column.values), np.nan])
+        return np.asarray(table[column.codes])
+
+
+def open_source(path: str | Path, *, label: str | None = "y") -> TableSource | MatrixSource:
+    """The reader of a file, a folder or a glob; files of a folder in the order of their names."""
+    paths = _paths(str(path))
+    suffix = paths[0].suffix.lower()
+    if suffix in TABLES:
+        source: TableSource = TABLES[suffix](paths)
+        return source
+    if suffix == ".npz" and len(paths) == 1:
+        return NpzSource(paths[0], label)
+    if suffix in MATRICES[1:]:
+        return LibsvmSource(paths)
+    raise InvalidArgument(
+        f"Cannot tell how to read {paths[0].name!r}. Expected a name ending in one of: "
+        f"{', '.join((*TABLES, *MATRICES))} (.npz: one file)."
+    )
+
+
+class FileRows:
+    """An iterable of (features, labels) chunks for ``dpsco.stream``: rows of files, in the unit ball.
+
+    ``labels``
+        the label column; None reads rows without labels, to predict them.
+    ``columns``
+        the feature columns of a table; the number of features for ``.npz`` and libsvm.
+    ``feature_norm``
+        longer rows are shortened to it, all rows divided by it.
+    ``unit``, ``max_rows_per_unit``
+        the column of ids and how many rows of one id count, in the order of the file; further ones are zero rows.
+    ``shuffle``
+        mixes the order within blocks of so many rows; 0 keeps it. Rows of a sorted file are no random sample, and one
+        pass over them learns what comes last.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        labels: Labels | None,
+        columns: Columns | int,
+        *,
+        feature_norm: float = 1.0,
+        unit: str | None = None,
+        max_rows_per_unit: int | None = None,
+        shuffle: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self._source = open_source(path, label=None if labels is None else labels.column)
+        self._labels, self._columns = labels, columns
+        self._norm = positive("feature_norm", feature_norm, "Rows are scaled into it; it must be public.")
+        if (unit is None) != (max_rows_per_unit is None):
+            raise InvalidArgument("unit and max_rows_per_unit go together: whose a row is, and how many count.")
+        self._unit, self._limit = unit, max_rows_per_unit
+        self._shuffle = shuffle if shuffle == 0 else positive_integer("shuffle", shuffle, "It is a number of rows.")
+        self._seed = seed
+        if isinstance(self._source, TableSource) != isinstance(columns, Columns):
+            raise InvalidArgument("Tables need Columns; .npz and libsvm files need the number of their features.")
+        if unit is not None and not isinstance(self._source, TableSource):
+            raise InvalidArgument("A unit needs a table with a column of ids (CSV, Parquet, Arrow).")
+
+    def __iter__(self) -> Iterator[tuple[Any, Array]]:
+        chunks = self._chunks()
+        return prefetched(shuffled(chunks, self._shuffle, self._seed) if self._shuffle else chunks)
+
+    def _chunks(self) -> Iterator[tuple[Any, Array]]:
+        raw = self._table_chunks() if isinstance(self._source, TableSource) else self._matrix_chunks()
+        for features, labels in raw:
+            yield unit_rows(features, self._norm), labels
+
+    def _table_chunks(self) -> Iterator[tuple[Any, Array]]:
+        source, columns, labels = self._source, self._columns, self._labels
+        if not isinstance(source, TableSource) or not isinstance(columns, Columns):
+            raise TypeError
+        if labels is not None and labels.column in columns.numbers + columns.texts:
+            raise InvalidArgument(f"The label {labels.column!r} is among the features. Leave it out there.")
+        cap = None if self._limit is None else ContributionCap(self._limit)
+        units = () if self._unit is None else (self._unit,)
+        numbers, texts = columns.numbers, (*columns.texts, *units)
+        if labels is not None and labels.classes is None:
+            numbers = (*numbers, labels.column)
+        elif labels is not None:
+            texts = (*texts, labels.column)
+        for table in prefetched(source.read(numbers, texts)):  # decoding and encoding overlap as well
+            features = columns.encode(table)
+            targets = np.zeros(features.shape[0]) if labels is None else labels.encode(table[labels.column])
+            if cap is not None:
+                ids: Any = table[self._unit or ""]
+                targets[~cap.counted(np.array([*ids.values, ""], dtype=object)[ids.codes])] = np.nan
+            yield features, targets
+
+    def _matrix_chunks(self) -> Iterator[tuple[Any, Array]]:
+        source = self._source
+        if not isinstance(source, MatrixSource):
+            raise TypeError
+        width = positive_integer("columns", self._columns, "It is the number of features.")
+        if source.width not in (None, width):
+            raise DataError(f"Expected {width} features, the file has {source.width}.")
+        for features, labels in source.read(width):
+            matrix = features if features.dtype.kind == "f" else features.astype(np.float64)
+            yield matrix, np.zeros(features.shape[0]) if self._labels is None else self._labels.encode(labels)
+
+
+def _paths(name: str) -> Sequence[Path]:
+    path = Path(name)
+    if path.is_dir():
+        known = (*TABLES, *MATRICES)
+        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in known and not p.name.startswith((".", "_")))
+    elif glob.has_magic(name):
+        found = sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207 - an absolute pattern
+    else:
+        found = [path]
+    if not found:
+        raise DataError(f"No data file was found at {name!r}. Check the path.")
+    if absent := [p.name for p in found if not p.is_file()]:
+        raise DataError(f"There is no file {absent[0]!r}. Check the path.")
+    if len({p.suffix.lower() for p in found}) > 1:
+        raise DataError(f"The files at {name!r} are of several kinds. Name one kind, such as {name}/*.parquet.")
+    return found
+
+
+def _is_text(column: Any) -> bool:
+    return getattr(column, "dtype", None) is not None and column.dtype.kind in "US"

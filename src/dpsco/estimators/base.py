@@ -1,0 +1,201 @@
+"""What the estimators share: public facts in, one private pass, a linear model out."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsco.data.rows import unit_rows
+from dpsco.data.tabular import default_delta, model_ball, with_assumptions
+from dpsco.data.units import ContributionCap
+from dpsco.errors import ExtraMissing, HorizonError, InvalidArgument, one_of, positive, positive_integer
+from dpsco.estimators.public_facts import warn_seeded
+from dpsco.estimators.pushed import PushedRun
+from dpsco.estimators.rows import PermutedRows
+from dpsco.planning.plan import Plan
+from dpsco.planning.rules import plan
+from dpsco.privacy.budget import Budget
+from dpsco.privacy.report import PrivacyReport
+from dpsco.problem import Loss, Problem
+from dpsco.training import Model, train
+from dpsco.values import Array
+
+try:
+    from sklearn.base import BaseEstimator
+    from sklearn.utils import check_random_state
+    from sklearn.utils.metaestimators import available_if
+    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+except ImportError:
+    raise ExtraMissing("The estimators need scikit-learn 1.6 or newer: install dpsco[sklearn].") from None
+
+__all__ = ["PrivateLinearModel"]
+
+
+def _announced(estimator: PrivateLinearModel) -> bool:
+    if estimator.n is None:
+        raise InvalidArgument("partial_fit needs n=..., the number of rows that will come: the noise is made for it.")
+    return True
+
+
+class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+    """Base of the estimators; the arguments are explained where they are declared."""
+
+    epsilon: float
+    delta: float | None
+    feature_norm: float
+    radius: float
+    n: int | None
+    fit_intercept: bool
+    rounds: int | None
+    adjacency: str
+    max_rows_per_unit: int | None
+    shuffle: bool
+    invalid_rows: str
+    random_state: Any
+    _run: Any
+    """The run that ``partial_fit`` feeds, if any."""
+
+    # --- what a subclass decides ------------------------------------------------------------------
+
+    def _targets(self, y: NDArray[Any], *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
+        """Loss, numbers it can take (NaN for a zero row), and what about them was read off private rows."""
+        raise NotImplementedError
+
+    def _keep(self, model: Model) -> None:
+        """Set ``coef_`` and ``intercept_``."""
+        raise NotImplementedError
+
+    # --- training -----------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, *, unit: Any = None, **refused: Any) -> Self:
+        """Train in one private pass over ``X`` (dense or sparse) and ``y``.
+
+        ``unit`` holds one id a row (a person, a device); it goes with ``max_rows_per_unit``.
+        Guarantee: the fitted model satisfies the promise in ``privacy_``. Cost: one pass, two gradients a row.
+        """
+        _refuse(refused)
+        X, y = self._validated(X, y, first=True)
+        loss, targets, leaks = self._targets(y, whole=True)
+        made = self._plan(loss, len(y) if self.n is None else self.n)
+        key, random = self._randomness()
+        order = random.permutation(len(y)) if self.shuffle else np.arange(len(y))
+        cap = self._cap(unit)
+        if cap is not None:
+            _check_ids(unit, len(y))
+            targets[order[~cap.counted(np.asarray(unit)[order])]] = np.nan
+        result = train(made, PermutedRows(X, targets, order, self._norm), key=key)
+        self._run = None
+        self._learned(made, result.model, result.report, leaks)
+        return self
+
+    @available_if(_announced)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, unit: Any = None, **refused: Any) -> Self:
+        """Take the next rows of a stream of ``n`` rows, in order; ``coef_`` is the newest private iterate.
+
+        Guarantee: the models of all moments together satisfy one promise. Rows beyond ``n`` raise ``HorizonError``.
+        Cost: holds a few thousand rows at most, until their chunk is full; a pickle holds none of them.
+        """
+        _refuse(refused)
+        first = self.__dict__.get("_run") is None  # after fit, too: a new run and a new budget, as a second fit is
+        if not first and not isinstance(self._run, PushedRun):
+            raise HorizonError("A run in progress does not survive pickling: this copy can predict, not go on.")
+        if classes is not None and getattr(self, "classes", None) is None:
+            self._stated_classes = classes
+        X, y = self._validated(X, y, first=first)
+        loss, targets, _ = self._targets(y, whole=False)
+        if first:
+            key, _ = self._randomness()
+            self._units = self._cap(unit)
+            self._run = PushedRun(self._plan(loss, positive_integer("n", self.n, "It is the number of rows.")), key)
+        self._run.check(len(y))
+        if self._units is not None:
+            _check_ids(unit, len(y))
+            targets[~self._units.counted(unit)] = np.nan
+        self._run.push(unit_rows(X, self._norm), targets)
+        self._learned(self._run.plan, self._run.model, self._run.report, ())
+        return self
+
+    # --- pieces -------------------------------------------------------------------------------------
+
+    def _validated(self, X: Any, y: Any, *, first: bool) -> tuple[Any, NDArray[Any]]:
+        one_of("invalid_rows", self.invalid_rows, ("error", "zero"))
+        kinds: dict[str, Any] = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "reset": first}
+        if self.invalid_rows == "error":
+            X, y = validate_data(self, X, y, y_numeric=False, **kinds)
+        else:
+            X = validate_data(self, X, ensure_all_finite=False, **kinds)
+            y = column_or_1d(y, warn=True)
+            if len(y) != X.shape[0]:
+                raise InvalidArgument(f"Expected one label a row, got {len(y)} labels for {X.shape[0]} rows.")
+        if first:
+            self._norm = positive("feature_norm", self.feature_norm, "Rows are scaled into it; it must be public.")
+        return X, y
+
+    def _plan(self, loss: Loss, n: int) -> Plan:
+        records = 1 if self.max_rows_per_unit is None else self.max_rows_per_unit
+        delta = default_delta(n) if self.delta is None else self.delta
+        budget = Budget(self.epsilon, delta, self.adjacency, records)
+        problem = Problem(loss, model_ball(self.radius, loss), self.n_features_in_, intercept=bool(self.fit_intercept))
+        return plan(problem, n=n, budget=budget, rounds=self.rounds)
+
+    def _cap(self, unit: Any) -> ContributionCap | None:
+        if (unit is None) != (self.max_rows_per_unit is None):
+            raise InvalidArgument(
+                "unit and max_rows_per_unit go together: the one says whose a row is, the other how many rows of one "
+                "unit count. Give both, or neither to protect single rows."
+            )
+        return None if self.max_rows_per_unit is None else ContributionCap(self.max_rows_per_unit)
+
+    def _randomness(self) -> tuple[bytes | None, np.random.Generator]:
+        """Noise key (None: fresh from the operating system) and the generator of the order."""
+        if self.random_state is None:
+            return None, np.random.default_rng(secrets.randbits(128))
+        warn_seeded()
+        seed = hashlib.sha256(check_random_state(self.random_state).bytes(32)).digest()
+        return seed, np.random.default_rng(int.from_bytes(seed, "little"))
+
+    def _learned(self, made: Plan, model: Model, report: PrivacyReport, leaks: tuple[str, ...]) -> None:
+        self.plan_ = made
+        self.privacy_ = with_assumptions(report, max_rows_per_unit=self.max_rows_per_unit, not_covered=leaks)
+        self._keep(model)
+
+    # --- use ----------------------------------------------------------------------------------------
+
+    def _scores(self, X: Any) -> Array:
+        """<a, coef> + intercept with every row scaled as in training; shape (rows, outputs)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        coef = np.atleast_2d(self.coef_) * self._norm
+        return np.asarray(unit_rows(X, self._norm) @ coef.T + self.intercept_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickle holds the model, not a run in progress: that holds rows and the noise key."""
+        state = dict(super().__getstate__())
+        state.pop("_units", None)
+        if state.get("_run") is not None:
+            state["_run"] = "not pickled"
+        return state
+
+
+def _refuse(extra: dict[str, Any]) -> None:
+    if extra.get("sample_weight") is not None:
+        raise InvalidArgument(
+            "sample_weight is refused: a weight lets one row count for many, and the noise is made for rows that count "
+            "once. Bound the weights and fold them into a loss of your own (dpsco.PerExample)."
+        )
+    if unknown := sorted(set(extra) - {"sample_weight"}):
+        raise TypeError(f"Unexpected arguments: {', '.join(unknown)}.")
+
+
+def _check_ids(unit: Any, rows: int) -> None:
+    if unit is None or np.shape(unit) != (rows,):
+        raise InvalidArgument("Expected unit to be one column with one id for each row of X.")

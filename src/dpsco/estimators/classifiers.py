@@ -1,0 +1,200 @@
+"""Private linear classifiers: logistic and softmax regression, support vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from dpsco.errors import InvalidArgument
+from dpsco.estimators.base import PrivateLinearModel
+from dpsco.estimators.public_facts import class_codes, declared_classes
+from dpsco.problem import Logistic, Loss, SmoothedHinge, Softmax
+from dpsco.training import Model
+from dpsco.values import Array
+
+__all__ = ["PrivateLinearSVC", "PrivateLogisticRegression"]
+
+
+class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[misc]
+    classes: Sequence[Any] | None
+
+    def _loss(self, classes: int) -> Loss:
+        raise NotImplementedError
+
+    def _targets(self, y: NDArray[Any], *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
+        if self.invalid_rows == "error":
+            check_classification_targets(y)
+        stated = self.classes
+        if stated is None and not whole:  # said in a call of partial_fit, or known from an earlier fit
+            stated = self.__dict__.get("_stated_classes", self.__dict__.get("classes_"))
+        known, inferred = declared_classes(stated, y if whole else None)
+        loss, codes = self._loss(len(known)), class_codes(y, known, unknown=self.invalid_rows)
+        self.classes_ = known
+        return loss, codes, ("the set of labels was read off the rows",) if inferred else ()
+
+    def _keep(self, model: Model) -> None:
+        self.coef_ = np.atleast_2d(model.coef) / self._norm
+        self.intercept_ = np.atleast_1d(model.intercept)
+
+    def decision_function(self, X: Any) -> Array:
+        """Score of each row: one number for the second class, or one for each class if there are more than two."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest class of each row."""
+        scores = self.decision_function(X)
+        chosen = (scores > 0).astype(np.int64) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return np.asarray(self.classes_[chosen])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # on the few hundred rows of scikit-learn's checks noise rules
+        return tags
+
+
+class PrivateLogisticRegression(_PrivateClassifier):
+    """Differentially private logistic regression (softmax for more than two classes), in one pass, planned, not tuned.
+
+    Every argument is a public fact or a promise; none may come from looking at the rows.
+
+    ``epsilon``, ``delta``
+        the promise; delta = min(1e-5, n^-1.1) unless given.
+    ``feature_norm``
+        rows longer than it are shortened to it, in training and in prediction.
+    ``radius``
+        bounds the model: ||(feature_norm coef, intercept)|| <= radius, times sqrt(K / 2) for K > 2 classes. Too large
+        costs little, too small is fatal.
+    ``classes``
+        the label set; read off ``y`` with a ``PrivacyLeakWarning`` if None.
+    ``n``
+        number of rows, for ``partial_fit`` or to plan for a number other than len(X).
+    ``rounds``
+        fixes the number of rounds, for those who pay for each.
+    ``adjacency``
+        ``"zero-out"`` or ``"replace"``, as in ``Budget``.
+    ``max_rows_per_unit``
+        at most so many rows of one ``unit`` (see ``fit``) count, and the promise covers all of them together.
+    ``shuffle``
+        permute the rows first, by the operating system's randomness.
+    ``invalid_rows``
+        ``"error"`` refuses rows that are not finite or have an undeclared label; ``"zero"`` counts them as zero rows,
+        so that no row decides whether the fit succeeds.
+    ``random_state``
+        repeats order and noise, for research: the report then says "not private".
+
+    >>> import numpy as np
+    >>> from dpsco.datasets import reference_problem
+    >>> data = reference_problem(n=20_000, fresh=10)
+    >>> model = PrivateLogisticRegression(epsilon=1.0, delta=1e-6, classes=[0, 1]).fit(data.features, data.labels)
+    >>> bool(model.score(data.features, data.labels) > 0.55), model.privacy_.epsilon
+    (True, 1.0)
+
+    After ``fit``: ``coef_``, ``intercept_``, ``classes_``, ``plan_``, ``privacy_`` (the report).
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        feature_norm: float = 1.0,
+        radius: float = 20.0,
+        classes: Sequence[Any] | None = None,
+        n: int | None = None,
+        *,
+        fit_intercept: bool = True,
+        rounds: int | None = None,
+        adjacency: str = "zero-out",
+        max_rows_per_unit: int | None = None,
+        shuffle: bool = True,
+        invalid_rows: str = "error",
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.feature_norm = feature_norm
+        self.radius = radius
+        self.classes = classes
+        self.n = n
+        self.fit_intercept = fit_intercept
+        self.rounds = rounds
+        self.adjacency = adjacency
+        self.max_rows_per_unit = max_rows_per_unit
+        self.shuffle = shuffle
+        self.invalid_rows = invalid_rows
+        self.random_state = random_state
+
+    def _loss(self, classes: int) -> Loss:
+        return Logistic() if classes == 2 else Softmax(classes)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of each class (columns as in ``classes_``) for each row."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros_like(scores), scores], axis=1)
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of ``predict_proba``."""
+        return np.asarray(np.log(self.predict_proba(X)))
+
+
+class PrivateLinearSVC(_PrivateClassifier):
+    """Differentially private linear support vector classifier: two classes, hinge loss with its corner rounded.
+
+    ``width``
+        of the rounded corner: smaller is closer to the hinge and harder to optimise. Other arguments as in
+        ``PrivateLogisticRegression``.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        feature_norm: float = 1.0,
+        radius: float = 20.0,
+        classes: Sequence[Any] | None = None,
+        n: int | None = None,
+        *,
+        width: float = 1.0,
+        fit_intercept: bool = True,
+        rounds: int | None = None,
+        adjacency: str = "zero-out",
+        max_rows_per_unit: int | None = None,
+        shuffle: bool = True,
+        invalid_rows: str = "error",
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.feature_norm = feature_norm
+        self.radius = radius
+        self.classes = classes
+        self.n = n
+        self.width = width
+        self.fit_intercept = fit_intercept
+        self.rounds = rounds
+        self.adjacency = adjacency
+        self.max_rows_per_unit = max_rows_per_unit
+        self.shuffle = shuffle
+        self.invalid_rows = invalid_rows
+        self.random_state = random_state
+
+    def _loss(self, classes: int) -> Loss:
+        if classes > 2:
+            raise InvalidArgument(
+                "Only binary classification is supported. The type of the target is multiclass: use "
+                "PrivateLogisticRegression, which has a softmax form."
+            )
+        return SmoothedHinge(self.width)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags

@@ -1,0 +1,80 @@
+"""Rows of a compressed sparse matrix, cut into views: no value is copied to pass a slice on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CsrRows", "is_sparse"]
+
+
+def is_sparse(data: Any) -> bool:
+    """Whether ``data`` is a sparse matrix or array of SciPy, or already ``CsrRows``; SciPy is not imported to ask."""
+    return isinstance(data, CsrRows) or (hasattr(data, "tocsr") and hasattr(data, "nnz"))
+
+
+class CsrRows:
+    """Row i holds ``data[indptr[i] : indptr[i + 1]]`` in the columns ``indices[...]``; an index may come twice.
+
+    ``rows[3:7]`` is a view, ``rows[positions]`` a copy, ``rows[3]`` one row as a dense vector.
+    """
+
+    __slots__ = ("data", "indices", "indptr", "shape")
+
+    def __init__(self, data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], width: int) -> None:
+        self.data, self.indices, self.indptr = data, indices, indptr
+        self.shape = (len(indptr) - 1, width)
+
+    @classmethod
+    def of(cls, matrix: Any) -> CsrRows:
+        """The rows of a SciPy matrix, shared and not copied if it is CSR."""
+        if isinstance(matrix, cls):
+            return matrix
+        rows = matrix.tocsr()
+        return cls(rows.data, rows.indices, rows.indptr, rows.shape[1])
+
+    @classmethod
+    def joined(cls, parts: Sequence[CsrRows]) -> CsrRows:
+        """One after the other; a copy."""
+        spans = [slice(part.indptr[0], part.indptr[-1]) for part in parts]
+        data = np.concatenate([part.data[span] for part, span in zip(parts, spans, strict=True)])
+        indices = np.concatenate([part.indices[span] for part, span in zip(parts, spans, strict=True)])
+        counts = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)])
+        return cls(data, indices, np.cumsum(counts, dtype=np.int64), parts[0].shape[1])
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The stored values of these rows and no others."""
+        return self.data[self.indptr[0] : self.indptr[-1]]
+
+    @property
+    def mean_width(self) -> int:
+        """Stored values a row, about."""
+        return 1 + int(self.indptr[-1] - self.indptr[0]) // max(1, len(self))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Any:
+        if isinstance(rows, slice):
+            start, stop, _ = rows.indices(len(self))
+            return CsrRows(self.data, self.indices, self.indptr[start : max(start, stop) + 1], self.shape[1])
+        if np.ndim(rows) == 0:
+            dense, own = np.zeros(self.shape[1]), slice(self.indptr[rows], self.indptr[rows + 1])
+            np.add.at(dense, self.indices[own], self.data[own])
+            return dense
+        counts = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        picked = np.repeat(np.asarray(self.indptr[:-1])[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
+        return CsrRows(self.data[picked], self.indices[picked], indptr, self.shape[1])

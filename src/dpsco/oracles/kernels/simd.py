@@ -1,0 +1,172 @@
+"""Vectors of 64 bytes inside numba functions, each operation one instruction of LLVM.
+
+    load(a, i)          a[i : i + lanes]                  store(a, i, v)    the other way
+    load_some(a, i, m)  its first m lanes, then zeros; nothing beyond them is touched
+    lanes(a)            elements of a in 64 bytes, a constant of the compiled code
+    spread(s)           s in every lane                   fma(x, y, z)      x y + z, rounded once
+    add_totals(out, i, v, w, x, y)    out[i : i + 4] += lane sums of v, w, x, y, in float64
+    prefetch(a, i)      a hint that the cache line of a[i] is wanted soon
+
+Guarantee: the order of every addition is the one written, on any processor (LLVM splits the vectors where registers
+are shorter), so error bounds can be counted and equal inputs give equal bits. A sum of four vectors' lanes adds
+log2(lanes) times; the loop vectoriser would choose an order of its own and sum each short row four times slower.
+``a`` is a one-dimensional C-order array of float32 (16 lanes) or float64 (8 lanes); indices are not checked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_model
+
+__all__ = ["BYTES", "add_totals", "fma", "lanes", "load", "load_some", "prefetch", "spread", "store"]
+
+BYTES = 64
+_INT32 = ir.IntType(32)
+
+
+class Vector(types.Type):
+    """numba's name for 64 bytes of float32 or float64."""
+
+    def __init__(self, scalar: Any) -> None:
+        self.scalar, self.lanes = scalar, 8 * BYTES // scalar.bitwidth
+        super().__init__(name=f"Vector({scalar})")
+
+    @property
+    def llvm(self) -> Any:
+        return ir.VectorType(ir.FloatType() if self.scalar.bitwidth == 32 else ir.DoubleType(), self.lanes)
+
+    @property
+    def suffix(self) -> str:
+        return f"v{self.lanes}f{self.scalar.bitwidth}"
+
+
+@register_model(Vector)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager: Any, vector: Vector) -> None:
+        super().__init__(manager, vector, vector.llvm)
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any, target: Any) -> Any:
+    data = cgutils.create_struct_proxy(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), target.as_pointer())
+
+
+def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
+def _lanes(numbers: Any) -> Any:
+    return ir.Constant(ir.VectorType(_INT32, len(numbers)), list(numbers))
+
+
+def _spread(builder: Any, scalar: Any, lanes: int) -> Any:
+    undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    first = builder.insert_element(undefined, scalar, ir.Constant(_INT32, 0))
+    return builder.shuffle_vector(first, undefined, _lanes([0] * lanes))
+
+
+@intrinsic
+def lanes(typing: Any, a: Any) -> Any:
+    count = Vector(a.dtype).lanes
+    return types.intp(a), lambda context, builder, signature, arguments: context.get_constant(types.intp, count)
+
+
+@intrinsic
+def load(typing: Any, a: Any, i: Any) -> Any:
+    vector = Vector(a.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index = arguments
+        address = _address(context, builder, a, array, index, vector.llvm)
+        return builder.load(address, align=a.dtype.bitwidth // 8)
+
+    return vector(a, i), generate
+
+
+@intrinsic
+def load_some(typing: Any, a: Any, i: Any, m: Any) -> Any:
+    vector = Vector(a.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index, count = arguments
+        lane = ir.Constant(ir.VectorType(count.type, vector.lanes), list(range(vector.lanes)))
+        mask = builder.icmp_signed("<", lane, _spread(builder, count, vector.lanes))
+        address = _address(context, builder, a, array, index, vector.llvm)
+        align = ir.Constant(_INT32, a.dtype.bitwidth // 8)
+        zeros = ir.Constant(vector.llvm, [0.0] * vector.lanes)
+        return _call(builder, f"llvm.masked.load.{vector.suffix}.p0", vector.llvm, address, align, mask, zeros)
+
+    return vector(a, i, m), generate
+
+
+@intrinsic
+def store(typing: Any, a: Any, i: Any, v: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index, value = arguments
+        address = _address(context, builder, a, array, index, v.llvm)
+        builder.store(value, address, align=a.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(a, i, v), generate
+
+
+@intrinsic
+def spread(typing: Any, s: Any) -> Any:
+    vector = Vector(s)
+    return vector(s), lambda context, builder, signature, arguments: _spread(builder, arguments[0], vector.lanes)
+
+
+@intrinsic
+def fma(typing: Any, x: Any, y: Any, z: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _call(builder, f"llvm.fma.{x.suffix}", x.llvm, *arguments)
+
+    return x(x, y, z), generate
+
+
+@intrinsic
+def add_totals(typing: Any, out: Any, i: Any, v: Any, w: Any, x: Any, y: Any) -> Any:
+    n = v.lanes
+
+    def pairs(builder: Any, first: Any, second: Any) -> Any:
+        """Sums of neighbouring lanes: those of ``first``, then those of ``second``."""
+        size = 2 * first.type.count
+        even = builder.shuffle_vector(first, second, _lanes(range(0, size, 2)))
+        return builder.fadd(even, builder.shuffle_vector(first, second, _lanes(range(1, size, 2))))
+
+    def halves(builder: Any, vector: Any) -> Any:
+        size = vector.type.count
+        even = builder.shuffle_vector(vector, vector, _lanes(range(0, size, 2)))
+        return builder.fadd(even, builder.shuffle_vector(vector, vector, _lanes(range(1, size, 2))))
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index, *vectors = arguments
+        sums = pairs(builder, pairs(builder, *vectors[:2]), pairs(builder, *vectors[2:]))
+        while sums.type.count > 4:
+            sums = halves(builder, sums)
+        four = ir.VectorType(ir.DoubleType(), 4)
+        if n == 16:
+            sums = builder.fpext(sums, four)
+        address = _address(context, builder, out, array, index, four)
+        builder.store(builder.fadd(builder.load(address, align=8), sums), address, align=8)
+        return context.get_dummy_value()
+
+    return types.void(out, i, v, w, x, y), generate
+
+
+@intrinsic
+def prefetch(typing: Any, a: Any, i: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index = arguments
+        address = _address(context, builder, a, array, index, ir.IntType(8))
+        read, into_second_level, data = (ir.Constant(_INT32, number) for number in (0, 2, 1))
+        _call(builder, "llvm.prefetch.p0", ir.VoidType(), address, read, into_second_level, data)
+        return context.get_dummy_value()
+
+    return types.void(a, i), generate

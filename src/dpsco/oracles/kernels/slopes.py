@@ -1,0 +1,199 @@
+"""From scores to factors: the slope of each loss, and the clip, for a tile of rows at a time.
+
+    c = w_0 slope(<a, x_0>, y) + w_1 slope(<a, x_1>, y),   then   c <- c min(1, target / (|c| ||a||)).
+
+Guarantee: a factor marked ``FAST`` satisfies |c| ||a|| <= clip in exact arithmetic, given sums of squares with the
+relative error that ``target`` allows for; every other row is left to the careful path of its kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dpsco.oracles.clipping import LARGEST_NORM, SMALLEST_NORM
+
+__all__ = [
+    "CAREFUL",
+    "FAST",
+    "KINDS",
+    "OPTIONS",
+    "SKIP",
+    "TILE",
+    "Ask",
+    "Tile",
+    "careful_factor",
+    "factors",
+    "new_tile",
+    "slopes",
+]
+
+OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+
+LOGISTIC, SQUARED, HUBER, SMOOTHED_HINGE, CUSTOM = range(5)
+KINDS = {"logistic": LOGISTIC, "squared": SQUARED, "huber": HUBER, "smoothed-hinge": SMOOTHED_HINGE, "custom": CUSTOM}
+"""Kinds of loss: numbers, so that one compiled kernel serves all and stays in the cache."""
+
+TILE = 64
+"""Most rows whose scores are turned into factors at once."""
+
+SKIP, FAST, CAREFUL = range(3)
+"""What becomes of a row: nothing to add; add c a; look at it alone, in float64."""
+
+
+class Ask(NamedTuple):
+    """What a query asks of every row, in numbers; one point is two equal points of which the second weighs 0."""
+
+    kind: int
+    width: float
+    """The loss's one parameter."""
+    intercept: bool
+    weight_0: float
+    weight_1: float
+    clip: float
+    target: float
+    """The clip, lowered by a margin for every rounding of the fast path."""
+    grid: float
+    least_square: float
+    """Sums of squares from here ..."""
+    most_square: float
+    """... to here were neither rounded to nothing nor overflowed, and have the error that ``target`` allows for."""
+    least_factor: float
+    """Factors shorter than this lose digits in the type of the rows."""
+
+
+class Tile(NamedTuple):
+    """Working memory for a tile of rows."""
+
+    scores: Any
+    """<a, x_0>, <a, x_1> and ||a||^2 of each row: three times TILE numbers."""
+    slopes_0: Any
+    slopes_1: Any
+    bits: Any
+    factors: Any
+    """c of each row, in the type of the rows."""
+    state: Any
+
+
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH = 6.93147180369123816490e-01
+_LN2_LOW = 1.90821492927058770002e-10
+_LARGEST_FLOAT = 1.7976931348623157e308
+_MOST_FACTOR = 2.0**100
+_MOST_NORM = 2.0**60
+
+
+@njit(**OPTIONS)
+def exponentials(values: Any, sign: float, count: int, out: Any, bits: Any) -> None:
+    """exp(sign value), to 2 ulp: 2^k times a Taylor polynomial on [-ln 2 / 2, ln 2 / 2], without a branch."""
+    for i in range(count):
+        t = min(max(sign * values[i], -700.0), 700.0)
+        k = np.rint(t * _LOG2_E)
+        r = (t - k * _LN2_HIGH) - k * _LN2_LOW
+        r2 = r * r
+        low = (1.0 + r) + r2 * (1 / 2 + r * (1 / 6))
+        middle = (1 / 24 + r * (1 / 120)) + r2 * (1 / 720 + r * (1 / 5040))
+        high = (1 / 40320 + r * (1 / 362880)) + r2 * (1 / 3628800 + r * (1 / 39916800) + r2 * (1 / 479001600))
+        r4 = r2 * r2
+        out[i] = low + r4 * (middle + r4 * high)
+        bits[i] = (np.int64(k) + 1023) << 52
+    powers = bits.view(np.float64)
+    for i in range(count):
+        out[i] *= powers[i]
+
+
+@njit(**OPTIONS)
+def slopes(kind: int, width: float, scores: Any, labels: Any, count: int, out: Any, bits: Any) -> None:
+    """d loss / d score of ``count`` rows; ``width`` is the loss's one parameter."""
+    if kind == LOGISTIC:
+        exponentials(scores, -1.0, count, out, bits)
+        for i in range(count):
+            out[i] = 1.0 / (1.0 + out[i]) - labels[i]
+    elif kind == SQUARED:
+        for i in range(count):
+            out[i] = scores[i] - labels[i]
+    elif kind == HUBER:
+        for i in range(count):
+            out[i] = min(max(scores[i] - labels[i], -width), width)
+    else:
+        for i in range(count):
+            sign = 2.0 * labels[i] - 1.0
+            out[i] = -sign * min(max((1.0 - sign * scores[i]) / width, 0.0), 1.0)
+
+
+@njit(**OPTIONS)
+def allowed(ask: Any, label: float) -> bool:
+    """Whether the loss can take this label; without a branch, and false for what is not a number."""
+    binary = (ask.kind == LOGISTIC) | (ask.kind == SMOOTHED_HINGE)
+    largest = ask.width if ask.kind == SQUARED else _LARGEST_FLOAT
+    return (abs(label) <= largest) & ((label * (label - 1.0) == 0.0) | (not binary))
+
+
+@njit(**OPTIONS)
+def as_ask(f: Any) -> Ask:
+    """An ``Ask`` from its fields in an array: numba looks at the type of every tuple it is called with, slowly."""
+    return Ask(int(f[0]), f[1], f[2] != 0.0, f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10])
+
+
+@njit(**OPTIONS)
+def new_tile(like: Any) -> Tile:
+    """Working memory for rows whose factors are of the type of ``like``."""
+    numbers = np.zeros(TILE), np.zeros(TILE), np.zeros(TILE, np.int64)
+    return Tile(np.zeros(3 * TILE), *numbers, np.zeros(TILE, like.dtype), np.zeros(TILE, np.uint8))
+
+
+@njit(**OPTIONS)
+def factors(ask: Any, tile: Any, labels: Any, count: int) -> tuple[int, int]:
+    """c and state of ``count`` rows whose scores are in the tile; how many are fast, and how many of those clipped."""
+    scores_0, scores_1, squares = tile.scores[:TILE], tile.scores[TILE : 2 * TILE], tile.scores[2 * TILE :]
+    slopes(ask.kind, ask.width, scores_0, labels, count, tile.slopes_0, tile.bits)
+    slopes(ask.kind, ask.width, scores_1, labels, count, tile.slopes_1, tile.bits)
+    # Short loops over few arrays: LLVM makes vectors of those, and the order of the tests does not matter.
+    c, norm = tile.slopes_0, tile.slopes_1
+    for i in range(count):
+        factor = ask.weight_0 * c[i] + ask.weight_1 * norm[i]
+        length = math.sqrt(squares[i])
+        norm[i] = abs(factor) * length
+        c[i] = factor * (ask.target / norm[i]) if norm[i] > ask.target else factor
+    used, clipped = 0, 0
+    for i in range(count):
+        # Anything that is not a number fails a comparison and makes the row CAREFUL.
+        fast = (squares[i] >= ask.least_square) & (squares[i] <= ask.most_square) & allowed(ask, labels[i])
+        fast &= (abs(scores_0[i]) < np.inf) & (abs(scores_1[i]) < np.inf) & (norm[i] <= _MOST_NORM)
+        fast &= (c[i] == 0.0) | ((abs(c[i]) >= ask.least_factor) & (abs(c[i]) <= _MOST_FACTOR))
+        tile.state[i] = (FAST if c[i] != 0.0 else SKIP) if fast else CAREFUL
+        used += fast & (c[i] != 0.0)
+        clipped += fast & (norm[i] > ask.target)
+    for i in range(count):
+        tile.factors[i] = c[i]
+    return used, clipped
+
+
+@njit(**OPTIONS)
+def careful_factor(
+    ask: Any, tile: Any, score_0: float, score_1: float, length: float, label: float, width: int
+) -> tuple[float, int, int]:
+    """c of one row in float64, whether it was clipped, whether it counts as a zero row (oracles.clipping once more)."""
+    if not (length <= LARGEST_NORM) or not allowed(ask, label):
+        return 0.0, 0, 1
+    if length < SMALLEST_NORM:
+        return 0.0, 0, 0
+    one, out = np.empty(1), np.empty(1)
+    labels = np.full(1, label)
+    one[0] = score_0
+    slopes(ask.kind, ask.width, one, labels, 1, out, tile.bits)
+    c = ask.weight_0 * out[0]
+    if ask.weight_1 != 0.0:
+        one[0] = score_1
+        slopes(ask.kind, ask.width, one, labels, 1, out, tile.bits)
+        c += ask.weight_1 * out[0]
+    norm = abs(c) * length
+    if not (norm <= LARGEST_NORM) or math.isnan(score_0) or math.isnan(score_1):
+        return 0.0, 0, 1
+    target = ask.clip * (1.0 - (width + 32) * 2.0**-53)
+    if norm > target:
+        return c * (target / norm), 1, 0
+    return c, 0, 0

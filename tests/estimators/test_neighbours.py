@@ -1,0 +1,137 @@
+"""Replay on a neighbour with the released values frozen: what reaches release moves by no more than was declared.
+
+Estimators, pushed rows and files, with rows that are huge, not finite, of an undeclared class, or garbled text; and
+whole units of several rows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco.data.columns import Columns
+from dpsco.data.files import FileRows, Labels
+from dpsco.estimators import PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression
+from dpsco.privacy.release import Channel
+from dpsco.values import _BY_RELEASE, Released
+
+N, P, T = 900, 4, 3
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, P))
+Y = RNG.integers(0, 2, N)
+
+
+class Watch:
+    """Sums handed to release, and the values it gave back; a second watch replays the first one's values."""
+
+    def __init__(self, frozen: Watch | None = None) -> None:
+        self.sums: list[np.ndarray] = []
+        self.released: list[np.ndarray] = []
+        self.warned: list[str] = []
+        self._frozen = frozen
+
+    def run(self, action: Callable[[], Any]) -> Watch:
+        genuine, watch = Channel.release, self
+
+        def release(channel: Channel, query: Any, clipped: Any) -> Released:
+            watch.sums.append(clipped.total.copy())
+            value = genuine(channel, query, clipped)
+            if watch._frozen is not None:
+                value = Released(query.step, watch._frozen.released[query.step].copy(), by=_BY_RELEASE)
+            watch.released.append(value.value)
+            return value
+
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            patch.setattr(Channel, "release", release)
+            action()
+        self.warned = sorted(str(w.message) for w in caught)
+        return self
+
+
+def compare(action: Callable[..., Any], data: tuple, other: tuple, difference: float, rows: int = 1) -> None:
+    """At most ``rows`` sums' worth of difference in all, and the same warnings."""
+    run = Watch().run(lambda: action(*data))
+    replay = Watch(run).run(lambda: action(*other))
+    apart = [float(np.linalg.norm(a - b)) for a, b in zip(run.sums, replay.sums, strict=True)]
+    assert sum(apart) <= rows * difference
+    assert sum(apart) > 0
+    assert run.warned == replay.warned
+
+
+COMMON = {"epsilon": 1.0, "delta": 1e-5, "rounds": T, "random_state": 7, "invalid_rows": "zero"}
+ESTIMATORS = {
+    "logistic": (PrivateLogisticRegression(**COMMON, classes=[0, 1]), Y),
+    "softmax": (PrivateLogisticRegression(**COMMON, classes=[0, 1, 2]), RNG.integers(0, 3, N)),
+    "svc": (PrivateLinearSVC(**COMMON, classes=[0, 1]), Y),
+    "huber": (PrivateLinearRegression(**COMMON, label_bound=2.0), 3 * X[:, 0]),
+    "squared": (PrivateLinearRegression(**COMMON, label_bound=2.0, loss="squared"), 3 * X[:, 0]),
+}
+CHANGES = {
+    "another row": (np.full(P, -1.0), 1),
+    "a huge row": (np.full(P, 1e200), 0),
+    "not finite": (np.full(P, np.nan), 1),
+    "no such class": (np.ones(P), 77),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_one_row_moves_one_sum_by_at_most_the_declared_difference(name, change) -> None:
+    estimator, labels = ESTIMATORS[name]
+    x, y = X.copy(), np.array(labels)
+    x[411], y[411] = CHANGES[change]
+    replace = type(estimator)(**{**estimator.get_params(), "adjacency": "replace"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        difference = replace.fit(X, labels).plan_.calibration.difference
+    compare(lambda a, b: replace.fit(a, b), (X, labels), (x, y), difference)
+
+
+def test_pushed_rows_obey_the_same_bound() -> None:
+    def push(x, y):
+        model = PrivateLogisticRegression(**COMMON, classes=[0, 1], n=N, adjacency="replace")
+        for start in range(0, N, 100):
+            model.partial_fit(x[start : start + 100], y[start : start + 100])
+        return model
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        difference = push(X, Y).plan_.calibration.difference
+    x = X.copy()
+    x[500] = 1e9
+    compare(push, (X, Y), (x, Y), difference)
+
+
+def test_a_unit_moves_at_most_k_rows_however_many_it_has() -> None:
+    ids = np.arange(N) % 90  # ten rows each
+    model = PrivateLogisticRegression(**COMMON, classes=[0, 1], max_rows_per_unit=3, adjacency="replace")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        difference = model.fit(X, Y, unit=ids).plan_.calibration.difference
+    x = X.copy()
+    x[ids == 5] *= -20
+    compare(lambda a: model.fit(a, Y, unit=ids), (X,), (x,), difference, rows=3)
+
+
+@pytest.mark.parametrize("line", ["-9,-9,-9,1,0", "what,,x y,nan,1", '"quo,ted",1e300,1e-300,0,1', "1,1,1,1,neither"])
+@pytest.mark.parametrize("shuffle", [0, 256])
+def test_a_line_of_a_file_moves_one_sum_whatever_it_holds(line, shuffle, tmp_path) -> None:
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 4, intercept=True)
+    plan = dpsco.Plan(problem, N, dpsco.Budget(1.0, 1e-5, "replace"), rounds=T, beta=0.5, clip=1.4)
+    lines = [",".join(map(str, [*row, label])) for row, label in zip(X.tolist(), Y.tolist(), strict=True)]
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    paths[0].write_text("\n".join(["a,b,c,d,y", *lines]) + "\n")
+    lines[411] = line
+    paths[1].write_text("\n".join(["a,b,c,d,y", *lines]) + "\n")
+
+    def fit(path):
+        rows = FileRows(path, Labels("y", ("0", "1")), Columns.declare(["a", "b", "c", "d"]), shuffle=shuffle)
+        return dpsco.train(plan, dpsco.stream(rows))
+
+    compare(fit, (paths[0],), (paths[1],), plan.calibration.difference)

@@ -1,0 +1,104 @@
+"""partial_fit: rows pushed in pieces are the run that train would make of them, and n ends it."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco.datasets import reference_problem
+from dpsco.estimators import PrivateLinearRegression, PrivateLogisticRegression
+from dpsco.values import CHUNK_ROWS
+
+N = 20_000
+DATA = reference_problem(n=N, dimension=5, fresh=10)
+X, Y = DATA.features, DATA.labels
+KW = {"epsilon": 1.0, "delta": 1e-6, "classes": [0, 1], "n": N}
+
+
+def pushed(estimator, sizes, rows=N, **more):
+    start, k = 0, 0
+    while start < rows:
+        stop = min(rows, start + sizes[k % len(sizes)])
+        estimator.partial_fit(X[start:stop], Y[start:stop], **{a: v[start:stop] for a, v in more.items()})
+        start, k = stop, k + 1
+    return estimator
+
+
+@pytest.mark.parametrize("sizes", [[N], [1000, 1, 0, 333], [CHUNK_ROWS + 7]], ids=str)
+@pytest.mark.parametrize("rounds", [3, 16])
+def test_rows_in_pieces_give_the_model_of_one_fit(sizes, rounds) -> None:
+    sizes = [s for s in sizes if s]
+    kwargs = {**KW, "epsilon": math.inf, "rounds": rounds}
+    whole = PrivateLogisticRegression(**kwargs, shuffle=False).fit(X, Y)
+    parts = pushed(PrivateLogisticRegression(**kwargs), sizes)
+    np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=1e-9)
+    assert parts.plan_ == whole.plan_
+    assert parts.privacy_.rows_missing == 0
+
+
+def test_with_noise_pieces_do_not_change_a_bit() -> None:
+    kwargs = {**KW, "random_state": 5, "rounds": 4}
+    with pytest.warns(UserWarning, match="random_state"):
+        models = [pushed(PrivateLogisticRegression(**kwargs), sizes) for sizes in ([N], [999], [5000, 1])]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.coef_, models[0].coef_)
+    assert not models[0].privacy_.private
+
+
+def test_rows_beyond_n_are_refused_before_they_are_used() -> None:
+    model = pushed(PrivateLogisticRegression(**KW), [7_000], rows=N - 100)
+    before = model.coef_.copy()
+    with pytest.raises(dpsco.HorizonError, match=f"n={N}"):
+        model.partial_fit(X[:101], Y[:101])
+    np.testing.assert_array_equal(model.coef_, before)
+    model.partial_fit(X[:100], Y[:100])
+    with pytest.raises(dpsco.HorizonError):
+        model.partial_fit(X[:1], Y[:1])
+
+
+def test_nothing_moves_before_a_round_is_full() -> None:
+    model = PrivateLogisticRegression(**KW, rounds=4)
+    model.partial_fit(X[:4999], Y[:4999])
+    np.testing.assert_array_equal(model.coef_, 0.0)
+    model.partial_fit(X[4999:5000], Y[4999:5000])
+    assert np.any(model.coef_ != 0)
+    assert model.privacy_.epsilon == 1.0
+
+
+def test_facts_must_be_announced() -> None:
+    assert not hasattr(PrivateLogisticRegression(classes=[0, 1]), "partial_fit")
+    with pytest.raises(AttributeError):
+        PrivateLogisticRegression(classes=[0, 1]).partial_fit(X, Y)
+    with pytest.raises(dpsco.InvalidArgument, match="classes"):
+        PrivateLogisticRegression(n=N, delta=1e-6).partial_fit(X[:10], Y[:10])
+    PrivateLogisticRegression(n=N, delta=1e-6).partial_fit(X[:10], Y[:10], classes=[0, 1]).partial_fit(X[:10], Y[:10])
+    with pytest.raises(dpsco.InvalidArgument, match="label_bound"):
+        PrivateLinearRegression(n=N, delta=1e-6).partial_fit(X[:10], Y[:10])
+
+
+def test_units_are_capped_across_calls() -> None:
+    ids = np.arange(N) % 5_000  # every unit comes back four times, in four calls
+    kwargs = {**KW, "epsilon": math.inf, "max_rows_per_unit": 1, "rounds": 4}
+    a = pushed(PrivateLogisticRegression(**kwargs), [5_000], unit=ids)
+    zeroed = Y.astype(float)
+    zeroed[5_000:] = np.nan
+    b = PrivateLogisticRegression(**{**kwargs, "max_rows_per_unit": None}, shuffle=False, invalid_rows="zero")
+    np.testing.assert_allclose(a.coef_, b.fit(X, zeroed).coef_, rtol=1e-9)
+
+
+def test_a_pickle_of_a_run_in_progress_predicts_and_does_not_go_on() -> None:
+    model = pushed(PrivateLogisticRegression(**KW, max_rows_per_unit=1), [3_000], rows=6_000, unit=np.arange(N))
+    text = pickle.dumps(model)
+    back = pickle.loads(text)  # noqa: S301 - our own bytes
+    np.testing.assert_array_equal(back.predict(X), model.predict(X))
+    assert "_units" not in vars(back)
+    with pytest.raises(dpsco.HorizonError, match="pickling"):
+        back.partial_fit(X[:1], Y[:1], unit=[0])
+    with pytest.raises(TypeError, match="never pickled"):
+        pickle.dumps(model._run)
+    assert repr(model._run) == "PushedRun(<secret>)"
+    model.partial_fit(X[6_000:], Y[6_000:], unit=np.arange(6_000, N))  # the original does
