@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
+SOURCES := src tests benchmarks examples scripts
 
 .PHONY: demo test test-slow lint bench docs clean
 
@@ -16,8 +17,8 @@ test-slow: $(VENV)/.slow
 	$(BIN)/pytest -q -n $(WORKERS) -m slow
 
 lint: $(VENV)/.test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 
 bench: $(VENV)/.report
