@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsco.errors import DataError, InvalidArgument, SecondPassError, one_of
 from dpsco.oracles.csr import CsrRows, is_sparse
+from dpsco.oracles.parallel import available_threads, in_order
 from dpsco.planning.plan import Plan
 from dpsco.problem.losses import CustomLoss
 from dpsco.values import CHUNK_ROWS, Batch, Chunk, chunk_multiple
@@ -270,15 +272,22 @@ def _width_message(got: int, wanted: int) -> str:
 
 def _check_values(features: NDArray[Any], labels: NDArray[Any], plan: Plan) -> None:
     remedy = "Clean them, or pass stream(..., non_finite='zero') to count such rows as zero rows. Nothing was spent."
-    for start in range(0, len(labels), rows := _chunk_rows(features, _COPY_BYTES)):
-        part = features[start : start + rows]
-        if not np.all(np.isfinite(part.values if isinstance(part, CsrRows) else part)):
-            raise DataError(f"X has values that are NaN or infinite. {remedy}")
+    rows = _chunk_rows(features, _VIEW_BYTES)
+    parts = (features[start : start + rows] for start in range(0, len(labels), rows))
+    if not all(in_order((partial(_finite, part) for part in parts), available_threads())):
+        raise DataError(f"X has values that are NaN or infinite. {remedy}")
     if not np.all(np.isfinite(labels)):
         raise DataError(f"y has values that are NaN or infinite. {remedy}")
     loss = plan.problem.loss
     if not isinstance(loss, CustomLoss) and not np.all(loss.valid(labels)):
         raise DataError(f"y has labels that the {loss.kind} loss cannot take: expected {loss.labels_are}. {remedy}")
+
+
+def _finite(part: Any) -> bool:
+    """Whether every value is finite; a finite sum says so at the speed of memory."""
+    values = part.values if isinstance(part, CsrRows) else part
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(np.sum(values))) or bool(np.all(np.isfinite(values)))
 
 
 def _chunk_rows(features: Any, limit: int) -> int:

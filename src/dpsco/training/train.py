@@ -6,6 +6,7 @@ import hashlib
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,12 @@ def _round(before: Any, after: Any) -> Round:
     return Round(step=before.step, gradient_norm=nabla, move=float(np.linalg.norm(after.x - before.x)))
 
 
+@cache
+def _versions() -> dict[str, str]:
+    """Versions that the noise depends on; looked up once, since the look-up reads files."""
+    return {"python": platform.python_version(), **{name: version(name) for name in ("dpsco", "numpy", "randomgen")}}
+
+
 def report_of(
     plan: Plan, stream: Stream, method: AcceleratedSRGD, run_id: str, *, seeded: bool, own_oracle: bool
 ) -> PrivacyReport:
@@ -218,9 +225,6 @@ def report_of(
         ),
         publishable=("the model and every iterate", "the released sums of every round", "this report and the plan"),
         never_publish=("noise keys and checkpoints' secret.json", "diagnostics, unclipped or un-noised sums"),
-        versions={
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("dpsco", "numpy", "randomgen")},
-        },
+        versions=dict(_versions()),
         run_id=run_id,
     )
