@@ -102,3 +102,20 @@ def test_a_pickle_of_a_run_in_progress_predicts_and_does_not_go_on() -> None:
         pickle.dumps(model._run)
     assert repr(model._run) == "PushedRun(<secret>)"
     model.partial_fit(X[6_000:], Y[6_000:], unit=np.arange(6_000, N))  # the original does
+
+
+def test_an_interrupted_call_ends_the_run_so_that_no_row_counts_twice(monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((3_000, 3)), rng.integers(0, 2, 3_000)
+    model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1], n=6_000)
+    model.partial_fit(X[:1], y[:1])
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(model._run), "_absorb", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X, y)
+    with pytest.raises(dpsco.HorizonError, match="twice"):
+        model.partial_fit(X[:1], y[:1])

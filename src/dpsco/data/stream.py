@@ -36,6 +36,9 @@ class Stream:
     rows_read: int | None = 0
     """Rows handed out so far; None where the count is not public (add-remove)."""
 
+    fast = True
+    """Whether rows come faster than plain NumPy takes them, so that compiled kernels pay early."""
+
     def __init__(self) -> None:
         self._unopened = threading.Lock()
 
@@ -140,6 +143,7 @@ class ChunkStream(Stream):
     def __init__(self, chunks: Iterable[Any]) -> None:
         super().__init__()
         self._source = iter(chunks)
+        self.fast = bool(getattr(chunks, "fast", False))  # an iterable may say so of itself
         self._kept: list[Chunk] = []
 
     def open(self, plan: Plan) -> Iterator[Batch]:

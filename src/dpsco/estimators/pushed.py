@@ -43,6 +43,7 @@ class PushedRun:
         self._pushed = Stream()
         self._waiting: list[tuple[Any, Array]] = []
         self._announced = 0
+        self._interrupted = False
         self._begin_round()
 
     def _begin_round(self) -> None:
@@ -76,6 +77,13 @@ class PushedRun:
         """Take some rows, in order."""
         rows = len(targets)
         self.check(rows)
+        if self._interrupted:
+            raise HorizonError(
+                "An earlier call was interrupted while it took its rows; some of them may be in the sum, and to take "
+                "them "
+                "again would count them twice. Make a new estimator: a new run, a new budget."
+            )
+        self._interrupted = True
         self._announced += rows
         start = 0
         while start < rows and not self.complete:
@@ -85,6 +93,7 @@ class PushedRun:
             if waiting + stop - start == min(CHUNK_ROWS, self._left):
                 self._absorb()
             start = stop
+        self._interrupted = False
 
     def _absorb(self) -> None:
         """Answer the waiting rows, and release the round if they complete it."""

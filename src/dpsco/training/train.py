@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsco.algorithms import ALGORITHMS, AcceleratedSRGD
-from dpsco.data.stream import ChunkStream, Stream
+from dpsco.data.stream import Stream
 from dpsco.errors import AccountError, InvalidArgument, one_of
 from dpsco.files import canonical
 from dpsco.oracles import Oracle, linear_oracle
@@ -83,7 +83,7 @@ def train(
     if oracle is None:
         if isinstance(plan.problem.loss, CustomLoss):
             raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
-        oracle = linear_oracle(plan.problem, plan.n, iterable=isinstance(stream, ChunkStream))
+        oracle = linear_oracle(plan.problem, plan.n, slow_source=not stream.fast)
     run = {
         "plan": plan.to_dict(),
         "algorithm": algorithm,
