@@ -119,3 +119,11 @@ def test_an_interrupted_call_ends_the_run_so_that_no_row_counts_twice(monkeypatc
             model.partial_fit(X, y)
     with pytest.raises(dpsco.HorizonError, match="twice"):
         model.partial_fit(X[:1], y[:1])
+
+
+def test_rows_placed_by_position_refuse_add_remove() -> None:
+    X, y = np.ones((10, 2)), np.tile([0, 1], 5)
+    model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1], n=10, adjacency="add-remove")
+    for call in (model.fit, model.partial_fit):
+        with pytest.raises(dpsco.InvalidArgument, match="adjacency"):
+            call(X, y)

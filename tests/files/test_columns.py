@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 import dpsco
 from dpsco.data.arrow_files import arrow_numbers, arrow_text
@@ -189,3 +190,17 @@ def test_labels_are_codes_of_declared_classes_or_clamped_numbers() -> None:
     )
     np.testing.assert_array_equal(Labels("y", ("-1", "1")).encode(np.array([-1.0, 1.0, np.nan])), [0, 1, np.nan])
     np.testing.assert_array_equal(Labels("y", bound=2.0).encode(np.array([1.0, -9.0, np.nan])), [0.5, -1.0, np.nan])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_sparse_row_is_scaled_to_the_same_bits_whatever_order_another_is_stored_in(dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    columns = np.sort([rng.choice(200, 30, replace=False) for _ in range(500)], axis=1).astype(np.int32)
+    values, ends = rng.normal(size=(500, 30)).astype(dtype), np.arange(0, 500 * 30 + 1, 30)
+    turned = columns.copy()
+    turned[0] = turned[0][::-1]
+    rows = [csr_array((values.ravel(), c.ravel(), ends), shape=(500, 200)) for c in (columns, turned)]
+    a, b = (unit_rows(matrix, 1.0).toarray()[1:] for matrix in rows)
+    assert a.tobytes() == b.tobytes()
+    assert a.dtype == dtype
+    np.testing.assert_allclose(np.linalg.norm(a, axis=1), 1.0, rtol=1e-6)

@@ -27,9 +27,12 @@ def unit_rows(rows: Any, feature_norm: float, *, in_place: bool = False) -> Any:
     with np.errstate(all="ignore"):  # a warning that depends on a row is an output
         if is_sparse(rows):
             matrix = rows.tocsr(copy=True)
-            squares = matrix.multiply(matrix).sum(axis=1)
-            norms = np.sqrt(np.asarray(squares, dtype=matrix.dtype).ravel())
-            matrix.data = matrix.data / np.repeat(np.maximum(norms, feature_norm), np.diff(matrix.indptr))
+            matrix.sum_duplicates()
+            # Summed by position in storage: SciPy's products choose their order of summation by looking at all rows.
+            stored = np.diff(matrix.indptr)
+            row = np.repeat(np.arange(matrix.shape[0]), stored)
+            norms = np.sqrt(np.bincount(row, matrix.data.astype(np.float64) ** 2, matrix.shape[0]))
+            matrix.data = (matrix.data / np.repeat(np.maximum(norms, feature_norm), stored)).astype(matrix.dtype)
             return matrix
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         longest = np.maximum(norms, np.asarray(feature_norm, dtype=norms.dtype))

@@ -138,7 +138,9 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _plan(self, loss: Loss, n: int) -> Plan:
         records = 1 if self.max_rows_per_unit is None else self.max_rows_per_unit
         delta = default_delta(n) if self.delta is None else self.delta
-        budget = Budget(self.epsilon, delta, self.adjacency, records)
+        # Rows are placed by position, so one that is there or not would move the others: no add-remove here.
+        adjacency = one_of("adjacency", self.adjacency, ("zero-out", "replace"))
+        budget = Budget(self.epsilon, delta, adjacency, records)
         problem = Problem(loss, model_ball(self.radius, loss), self.n_features_in_, intercept=bool(self.fit_intercept))
         return plan(problem, n=n, budget=budget, rounds=self.rounds)
 

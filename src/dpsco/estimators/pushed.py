@@ -9,7 +9,7 @@ import numpy as np
 from dpsco.algorithms import ALGORITHMS
 from dpsco.data.shuffle import stacked
 from dpsco.data.stream import Stream
-from dpsco.errors import HorizonError
+from dpsco.errors import HorizonError, InvalidArgument
 from dpsco.oracles import linear_oracle
 from dpsco.planning.plan import Plan
 from dpsco.privacy.ledger import MemoryLedger
@@ -32,6 +32,8 @@ class PushedRun:
     """
 
     def __init__(self, plan: Plan, key: bytes | None = None) -> None:
+        if plan.budget.adjacency == "add-remove":
+            raise InvalidArgument("Pushed rows are placed by position, which adjacency='add-remove' does not allow.")
         self.plan = plan
         self._seeded = key is not None
         self._method = ALGORITHMS["accelerated-srgd"]
