@@ -127,3 +127,11 @@ def test_rows_placed_by_position_refuse_add_remove() -> None:
     for call in (model.fit, model.partial_fit):
         with pytest.raises(dpsco.InvalidArgument, match="adjacency"):
             call(X, y)
+
+
+def test_no_cell_is_quoted_in_an_error() -> None:
+    X = np.array([["patient-4711", "1"], ["2", "3"]], dtype=object)
+    for rows in ("error", "zero"):
+        with pytest.raises(dpsco.DataError, match="not numbers") as caught:
+            PrivateLogisticRegression(classes=[0, 1], invalid_rows=rows).fit(X, [0, 1])
+        assert "4711" not in str(caught.value)

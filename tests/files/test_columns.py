@@ -204,3 +204,17 @@ def test_a_sparse_row_is_scaled_to_the_same_bits_whatever_order_another_is_store
     assert a.tobytes() == b.tobytes()
     assert a.dtype == dtype
     np.testing.assert_allclose(np.linalg.norm(a, axis=1), 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "second", [[1, 2, 3, "x"], [1, 2, 3, None], np.array([1, 2, 3], dtype=object), ["1", "2", "3"]]
+)
+def test_no_id_changes_what_another_counts_for(second) -> None:
+    cap = ContributionCap(1)
+    assert cap.counted([1, 2, 3]).all()
+    assert not cap.counted(second)[:3].any()
+
+
+def test_ids_that_lose_digits_are_refused() -> None:
+    with pytest.raises(dpsco.DataError, match="whole numbers or text"):
+        ContributionCap(1).counted(np.array([2.0**60, np.nan]))

@@ -70,7 +70,8 @@ class Labels:
         """One number a row; NaN, a zero row, where the label is missing or not declared."""
         if self.bound is not None:
             numbers = numbers_from_text(column) if _is_text(column) else np.asarray(column, dtype=np.float64)
-            return np.clip(numbers / self.bound, -1.0, 1.0)
+            with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+                return np.clip(numbers / self.bound, -1.0, 1.0)
         if not isinstance(column, Coded):
             values, codes = np.unique(np.asarray(column), return_inverse=True)
             column = coded(("" if value != value else value for value in values), codes)
@@ -178,6 +179,8 @@ class FileRows:
         if source.width not in (None, width):
             raise DataError(f"Expected {width} features, the file has {source.width}.")
         for features, labels in source.read(width):
+            if features.dtype.kind not in "fiub":
+                raise DataError("Expected the features of the file to be numbers.")
             matrix = features if features.dtype.kind == "f" else features.astype(np.float64)
             yield matrix, np.zeros(features.shape[0]) if self._labels is None else self._labels.encode(labels)
 

@@ -57,9 +57,13 @@ def _parse(block: bytes, width: int) -> tuple[Any, Any]:
 
     lines = [line for line in block.split(b"\n") if line.strip()]
     entries = np.array([line.count(b":") for line in lines], dtype=np.int64)
-    tokens = b" ".join(lines).replace(b":", b" ").split()
+    by_line = [line.replace(b":", b" ").split() for line in lines]
+    tokens = [token for line in by_line for token in line]
     edges = np.concatenate([[0], np.cumsum(2 * entries + 1)])
-    if any(line.lstrip()[:1] in b":#" or b"#" in line for line in lines) or len(tokens) != edges[-1]:
+    if (
+        any(line.lstrip()[:1] in b":#" or b"#" in line for line in lines)
+        or [len(line) for line in by_line] != (2 * entries + 1).tolist()
+    ):  # line by line: a token too many may not become the next row's label
         raise ValueError
     if max(map(len, tokens), default=0) > LONGEST_TOKEN:
         raise ValueError
@@ -76,5 +80,4 @@ def _parse(block: bytes, width: int) -> tuple[Any, Any]:
     counts = np.bincount(row[inside], minlength=len(lines))
     place = (np.concatenate([[0], np.cumsum(counts)]), (index[inside] - 1).astype(np.int32), pairs[inside, 1])
     matrix = csr_matrix((place[2], place[1], place[0]), shape=(len(lines), width))
-    matrix.sum_duplicates()
     return matrix, labels

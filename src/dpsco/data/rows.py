@@ -27,8 +27,8 @@ def unit_rows(rows: Any, feature_norm: float, *, in_place: bool = False) -> Any:
     with np.errstate(all="ignore"):  # a warning that depends on a row is an output
         if is_sparse(rows):
             matrix = rows.tocsr(copy=True)
-            matrix.sum_duplicates()
-            # Summed by position in storage: SciPy's products choose their order of summation by looking at all rows.
+            # Summed in the order of storage, repeated columns apart: SciPy's products and merges choose an order by
+            # looking at all rows, and a row must not feel another.
             stored = np.diff(matrix.indptr)
             row = np.repeat(np.arange(matrix.shape[0]), stored)
             norms = np.sqrt(np.bincount(row, matrix.data.astype(np.float64) ** 2, matrix.shape[0]))

@@ -27,26 +27,23 @@ class ContributionCap:
     def __init__(self, limit: int) -> None:
         self.limit = positive_integer("max_rows_per_unit", limit, "It is how many rows of one person may count.")
         self._met: dict[Any, int] = {}
-        self._kind = ""
 
     def counted(self, ids: ArrayLike) -> NDArray[np.bool_]:
         """One flag for each row, in order."""
         column = np.asarray(ids)
         if column.ndim != 1:
             raise DataError(f"Expected unit to be one column of ids, one a row, got {column.ndim} dimensions.")
-        # One row of another type would turn the ids of a whole column into that type, and every unit into a new one.
-        kind = "whole numbers" if column.dtype.kind in "iub" else "numbers" if column.dtype.kind == "f" else "text"
-        if self._kind not in ("", kind):
-            raise DataError("Expected unit ids of one type in all calls: all whole numbers, all numbers or all text.")
-        self._kind = kind
-        if kind == "text":
-            column = column.astype(str)
+        column = np.array(_names(column), dtype=object) if column.dtype.kind in "OSU" else column
+        if column.dtype.kind not in "iubO":
+            raise DataError(
+                "Expected unit ids to be whole numbers or text: numbers with a point do not hold them exactly."
+            )
         units, of_row = np.unique(column, return_inverse=True)
         by_unit = np.argsort(of_row, kind="stable")
         sizes = np.bincount(of_row, minlength=len(units))
         rank = np.empty(len(column), dtype=np.int64)
         rank[by_unit] = np.arange(len(column)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        names = [None if name != name else name for name in units.tolist()]
+        names = [str(name) for name in units.tolist()]
         before = np.array([self._met.get(name, 0) for name in names], dtype=np.int64)
         for name, size in zip(names, sizes.tolist(), strict=True):
             self._met[name] = self._met.get(name, 0) + size
@@ -57,3 +54,17 @@ class ContributionCap:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("A contribution cap holds the ids it has met and is never pickled or copied.")
+
+
+def _names(ids: Any) -> list[str]:
+    """Each id as text by itself, so that no id depends on the type of another; all missing ones as one name."""
+    names = []
+    for name in ids.tolist():
+        if name is None or name != name:
+            name = ""
+        elif isinstance(name, float):
+            if not name.is_integer():
+                raise DataError("Expected unit ids to be whole numbers or text.")
+            name = int(name)
+        names.append(name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name))
+    return names

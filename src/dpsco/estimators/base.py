@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsco.data.rows import unit_rows
 from dpsco.data.tabular import default_delta, model_ball, with_assumptions
 from dpsco.data.units import ContributionCap
-from dpsco.errors import ExtraMissing, HorizonError, InvalidArgument, one_of, positive, positive_integer
+from dpsco.errors import DataError, ExtraMissing, HorizonError, InvalidArgument, one_of, positive, positive_integer
 from dpsco.estimators.public_facts import warn_seeded
 from dpsco.estimators.pushed import PushedRun
 from dpsco.estimators.rows import PermutedRows
@@ -89,7 +89,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             targets[order[~cap.counted(np.asarray(unit)[order])]] = np.nan
         result = train(made, PermutedRows(X, targets, order, self._norm), key=key)
         self._run = None
-        self._learned(made, result.model, result.report, leaks)
+        self._learned(made, result.model, result.report, cap, leaks)
         return self
 
     @available_if(_announced)  # type: ignore[untyped-decorator]
@@ -106,7 +106,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if classes is not None and getattr(self, "classes", None) is None:
             self._stated_classes = classes
         X, y = self._validated(X, y, first=first)
-        loss, targets, _ = self._targets(y, whole=False)
+        loss, targets, leaks = self._targets(y, whole=False)
         if first:
             key, _ = self._randomness()
             self._units = self._cap(unit)
@@ -116,7 +116,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             _check_ids(unit, len(y))
             targets[~self._units.counted(unit)] = np.nan
         self._run.push(unit_rows(X, self._norm), targets)
-        self._learned(self._run.plan, self._run.model, self._run.report, ())
+        self._learned(self._run.plan, self._run.model, self._run.report, self._units, leaks)
         return self
 
     # --- pieces -------------------------------------------------------------------------------------
@@ -124,10 +124,16 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _validated(self, X: Any, y: Any, *, first: bool) -> tuple[Any, NDArray[Any]]:
         one_of("invalid_rows", self.invalid_rows, ("error", "zero"))
         kinds: dict[str, Any] = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "reset": first}
-        if self.invalid_rows == "error":
-            X, y = validate_data(self, X, y, y_numeric=False, **kinds)
-        else:
-            X = validate_data(self, X, ensure_all_finite=False, **kinds)
+        try:
+            if self.invalid_rows == "error":
+                X, y = validate_data(self, X, y, y_numeric=False, **kinds)
+            else:
+                X = validate_data(self, X, ensure_all_finite=False, **kinds)
+        except ValueError as error:
+            if "could not convert" in str(error):  # that text quotes the cell
+                raise DataError("X has cells that are not numbers. Encode or drop those columns.") from None
+            raise
+        if self.invalid_rows == "zero":
             y = column_or_1d(y, warn=True)
             if len(y) != X.shape[0]:
                 raise InvalidArgument(f"Expected one label a row, got {len(y)} labels for {X.shape[0]} rows.")
@@ -160,9 +166,12 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         seed = hashlib.sha256(check_random_state(self.random_state).bytes(32)).digest()
         return seed, np.random.default_rng(int.from_bytes(seed, "little"))
 
-    def _learned(self, made: Plan, model: Model, report: PrivacyReport, leaks: tuple[str, ...]) -> None:
+    def _learned(
+        self, made: Plan, model: Model, report: PrivacyReport, cap: ContributionCap | None, leaks: tuple[str, ...]
+    ) -> None:
         self.plan_ = made
-        self.privacy_ = with_assumptions(report, max_rows_per_unit=self.max_rows_per_unit, not_covered=leaks)
+        counted = None if cap is None else cap.limit
+        self.privacy_ = with_assumptions(report, max_rows_per_unit=counted, not_covered=leaks)
         self._keep(model)
 
     # --- use ----------------------------------------------------------------------------------------

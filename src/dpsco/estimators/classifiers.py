@@ -30,12 +30,15 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
         if self.invalid_rows == "error":
             check_classification_targets(y)
         stated = self.classes
+        earlier = False
         if stated is None and not whole:  # said in a call of partial_fit, or known from an earlier fit
-            stated = self.__dict__.get("_stated_classes", self.__dict__.get("classes_"))
+            stated = self.__dict__.get("_stated_classes")
+            if stated is None:
+                stated, earlier = self.__dict__.get("classes_"), self.__dict__.get("_inferred", False)
         known, inferred = declared_classes(stated, y if whole else None)
         loss, codes = self._loss(len(known)), class_codes(y, known, unknown=self.invalid_rows)
-        self.classes_ = known
-        return loss, codes, ("the set of labels was read off the rows",) if inferred else ()
+        self.classes_, self._inferred = known, inferred or earlier
+        return loss, codes, ("the set of labels was read off the rows",) if self._inferred else ()
 
     def _keep(self, model: Model) -> None:
         self.coef_ = np.atleast_2d(model.coef) / self._norm
