@@ -129,8 +129,11 @@ def test_excess_population_bound_at_one_round() -> None:
 
 
 def test_simplified_bound_by_hand() -> None:
-    found = excess_population_simplified(rounds=4, beta=2.0, S=3.0, lipschitz=5.0, noise=0.5, diameter=6.0)
-    assert found == pytest.approx((15 + 9) / (2 * 2) + 18 / 8 + 8 * 0.5 / 4 + 2 * 0.5 * 6 / 16 + 2 * 36 / 16)
+    numbers = {"rounds": 4, "beta": 2.0, "S": 3.0, "lipschitz": 5.0, "noise": 0.5, "diameter": 6.0}
+    summed = (15 + 9) * 2 / 2 + 18 / 2 + 8 * 0.5 + 2 * 0.5 * 6 / 4
+    assert excess_population_simplified(**numbers) == pytest.approx(summed + 2 * 36 / 16)
+    printed = (15 + 9) / (2 * 2) + 18 / 8 + 8 * 0.5 / 4 + 2 * 0.5 * 6 / 16 + 2 * 36 / 16
+    assert excess_population_simplified(**numbers, printed=True) == pytest.approx(printed)
 
 
 def test_independent_gradient_bound_divides_the_noise_term() -> None:

@@ -45,15 +45,18 @@ def excess_population(
 
 
 def excess_population_simplified(
-    *, rounds: int, beta: float, S: float, lipschitz: float, noise: float, diameter: float
+    *, rounds: int, beta: float, S: float, lipschitz: float, noise: float, diameter: float, printed: bool = False
 ) -> float:
     """The simplified form, without its constants and logarithms: a size, not a bound.
 
-    (S L + S^2)/(beta sqrt(T)) + S R/T^1.5 + (S + L) b/T + beta b R/T^2 + beta R^2/T^2, S^2 the variance of Delta_t.
+        (S L + S^2) sqrt(T)/beta + S R/sqrt(T) + (S + L) b + beta b R/T + beta R^2/T^2,    S^2 the variance of Delta_t
+
+    ``printed=True`` gives the paper's, in which the sum over T rounds was lost: every term but the last over T.
     """
     T = float(rounds)
-    sampling = (S * lipschitz + S**2) / (beta * math.sqrt(T)) + S * diameter / T**1.5
-    return sampling + (S + lipschitz) * noise / T + beta * diameter * (noise + diameter) / T**2
+    sampling = (S * lipschitz + S**2) * math.sqrt(T) / beta + S * diameter / math.sqrt(T)
+    summed = sampling + (S + lipschitz) * noise + beta * noise * diameter / T
+    return (summed / T if printed else summed) + beta * diameter**2 / T**2
 
 
 def independent_gradients(
