@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 
-NAMES = ("reference", "memory", "startup", "mechanisms", "planner", "speed", "files", "adult", "speed_peers")
+NAMES = ("reference", "memory", "startup", "mechanisms", "planner", "speed", "files", "adult", "rates", "speed_peers")
 
 
 def main(arguments: list[str]) -> int:

@@ -71,6 +71,7 @@ def _print(chosen: list[Any], seed: int) -> None:
         console.print(heading)
         console.print(Padding(Text(found.sentence), (0, 0, 1, 2)), highlight=False)
     console.print(
-        f"{len(chosen)} checked: {counts['holds']} as printed, {counts['factor']} up to a factor, {counts['erratum']} errata.",
+        f"{len(chosen)} checked: {counts['holds']} as printed, {counts['factor']} up to a factor, "
+        f"{counts['erratum']} errata.",
         highlight=False,
     )
