@@ -4,9 +4,9 @@ python -m benchmarks rates [--quick] [--write]
 
 Excess against n over two decades with the fitted slope: T = n^(1/4) rounds on the reference problem (minimiser inside
 the set), T = sqrt(n) on linear losses at the edge of what n rows can tell (minimiser outside, the hard case of the
-lower bound). Then the reference problem at T = n^(1/4) with acceleration, recursion or correlated noise taken away. beta is
-tuned for every method and n with the same number of configurations, on data of its own. ``--write`` renews the
-pictures and figures of docs/paper.
+lower bound). Then the reference problem at T = n^(1/4) with acceleration, recursion or correlated noise taken away.
+beta is tuned for every method and n with the same number of configurations, on data of its own. ``--write`` renews
+the pictures and figures of docs/paper.
 """
 
 from __future__ import annotations

@@ -24,7 +24,19 @@ def a_table(path: Path) -> None:
     pq.write_table(pa.table({"age": age, "hours": hours, "income": income}), path)
 
 
-@pytest.mark.parametrize("page", ["README", "docs/index", "docs/estimators", "docs/scaling", "docs/files"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README",
+        "docs/index",
+        "docs/estimators",
+        "docs/scaling",
+        "docs/files",
+        "docs/any-loss",
+        "docs/federated",
+        "docs/methods",
+    ],
+)
 def test_the_page_runs(page: str, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     if page == "README":

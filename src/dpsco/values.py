@@ -24,6 +24,7 @@ __all__ = [
     "Batch",
     "Chunk",
     "Clipped",
+    "Portion",
     "Query",
     "Released",
     "chunk_multiple",
@@ -96,6 +97,20 @@ class Query:
         for point in self.points:
             h.update(np.ascontiguousarray(point).tobytes())
         return h.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Which rows a round sees: those at positions ``first`` to ``last``, or a Poisson sample of them. Public."""
+
+    first: int
+    last: int
+    rate: float = 1.0
+    """Probability with which each of the rows enters, drawn from the run's key by itself in every round."""
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsco.errors import LedgerError
+from dpsco.algorithms.base import Algorithm, Schedule, told
 from dpsco.planning.adaptation import adapted_beta
 from dpsco.planning.plan import Plan
 from dpsco.values import Array, Query, Released
@@ -57,41 +57,51 @@ class State:
     """The scaling in force: the plan's, or what an adaptive plan has made of it."""
 
 
-class AcceleratedSRGD:
+@dataclass(frozen=True)
+class AcceleratedSRGD(Algorithm):
     """``start``, ``ask``, ``tell``: pure functions of a plan and an explicit state."""
 
+    beta: float | None = None
+    """The plan's unless given; a given one stays as it is in an adaptive plan too."""
+
     name = "accelerated-srgd"
+    knobs = ("beta",)
     gradients_per_example = 2
+    reason = "each row enters one clipped difference, and one Gaussian mechanism covers the whole run."
+
+    def _formulas(self, plan: Plan) -> dict[str, float]:
+        return {"beta": plan.beta}
+
+    def schedule(self, plan: Plan) -> Schedule:
+        """The plan's own rows and noise; nothing to remember."""
+        return self._schedule(plan)
+
+    def _schedule(self, plan: Plan) -> Schedule:
+        return Schedule(plan.calibration, plan.noise_mechanism)
 
     def start(self, plan: Plan, x0: Array) -> State:
         """Lines 1-2: x_0 = z_0 = the start, nothing summed yet."""
-        zero = np.zeros_like(x0)
-        return State(step=0, x=x0, x_before=x0, y=x0, z=x0, total=zero, nabla=zero, beta=plan.beta)
+        zero, beta = np.zeros_like(x0), self._knob(plan, "beta")
+        return State(step=0, x=x0, x_before=x0, y=x0, z=x0, total=zero, nabla=zero, beta=beta)
 
     def ask(self, plan: Plan, state: State) -> Query:
         """Line 4: the weighted difference that round t asks of every fresh row."""
         t = state.step
-        noise = plan.calibration
         both = t > 0
-        return Query(
+        return self._query(
+            plan,
             step=t,
             points=(state.x, state.x_before) if both else (state.x,),
             weights=(eta(t), -eta(t - 1)) if both else (eta(t),),
-            clip=plan.clip,
-            size=plan.batch_size,
-            grid=noise.grid,
-            rowwise=noise.rowwise,
         )
 
     def tell(self, plan: Plan, state: State, released: Released) -> State:
         """Lines 5-8, from the released increment."""
-        if not isinstance(released, Released) or released.step != state.step:
-            raise LedgerError(f"Round {state.step} goes on from the Released of that round and from nothing else.")
         t, project = state.step, plan.problem.domain.project
-        total = state.total + released.value
+        total = state.total + told(state, released)
         nabla = total / (plan.batch_size * eta(t))
         beta = state.beta
-        if plan.adaptive and t > 0:
+        if plan.adaptive and self.beta is None and t > 0:
             iterates = {"x": state.x, "x_before": state.x_before, "nabla": nabla, "nabla_before": state.nabla}
             beta = adapted_beta(plan, t, beta, **iterates)
         halves = 1 if plan.z_step == "listed" else 2

@@ -36,7 +36,7 @@ class PushedRun:
             raise InvalidArgument("Pushed rows are placed by position, which adjacency='add-remove' does not allow.")
         self.plan = plan
         self._seeded = key is not None
-        self._method = ALGORITHMS["accelerated-srgd"]
+        self._method = ALGORITHMS["accelerated-srgd"]()
         ledger = MemoryLedger(derive(new_key() if key is None else key, "pushed run", plan.digest()))
         self._run_id = ledger.run_id
         self._channel = Channel(plan.calibration, plan.noise_mechanism, plan.problem.parameters, ledger)

@@ -24,12 +24,15 @@ from functools import cached_property
 import numpy as np
 
 from dpsco.errors import HorizonError, positive_integer
+from dpsco.threads import for_each
 from dpsco.values import Array
 
 __all__ = ["Draw", "Mechanism", "NoiseBuffers"]
 
 Draw = Callable[[int], Array]
 """``draw(i)``: row i of Z, a fresh p-vector of N(0, sigma^2), always the same for the same i."""
+
+_BLOCK = 1 << 15
 
 NoiseBuffers = tuple[Array, ...]
 """What streaming keeps between rounds. SECRET: with it, released values turn back into raw sums."""
@@ -66,6 +69,11 @@ class Mechanism(abc.ABC):
         return float(np.sqrt(np.max(np.sum(self.strategy() ** 2, axis=0))))
 
     @cached_property
+    def column_norms(self) -> Array:
+        """Norm of each column of C: how far an increment of norm 1 in that round moves ``C D``."""
+        return np.asarray(np.sqrt(np.sum(self.strategy() ** 2, axis=0)))
+
+    @cached_property
     def errors(self) -> Array:
         """Standard deviation of the noise on each prefix sum, at unit clip and mu = 1."""
         return np.asarray(self.sensitivity * np.sqrt(np.sum(self.decoder() ** 2, axis=1)))
@@ -100,10 +108,7 @@ class Mechanism(abc.ABC):
         self._in_horizon(step)
         drawn = (*buffers, draw(step))
         weights = self._increment_weights(step)
-        noise = weights[0] * drawn[0]
-        for weight, z in zip(weights[1 : step + 1], drawn[1:], strict=True):
-            noise += weight * z
-        return noise, drawn
+        return _combined(weights[: step + 1], drawn), drawn
 
     def _increment_weights(self, step: int) -> Array:
         """Row t of the differences of B."""
@@ -132,3 +137,23 @@ class Mechanism(abc.ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(horizon={self.horizon})"
+
+
+def _combined(weights: Array, vectors: tuple[Array, ...]) -> Array:
+    """sum_i weights[i] vectors[i], term after term; in blocks that stay in the cache, long vectors in threads."""
+    out = np.empty_like(vectors[0])
+
+    def combine(start: int) -> None:
+        block = slice(start, start + _BLOCK)
+        own = np.multiply(weights[0], vectors[0][block], out=out[block])
+        term = np.empty_like(own)
+        for weight, z in zip(weights[1:], vectors[1:], strict=True):
+            own += np.multiply(weight, z[block], out=term)
+
+    starts = range(0, len(out), _BLOCK)
+    if len(starts) < 4:
+        for start in starts:
+            combine(start)
+    else:
+        for_each(combine, starts)
+    return out

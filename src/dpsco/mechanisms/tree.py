@@ -58,6 +58,15 @@ class Tree(Mechanism):
         return math.sqrt(self.horizon.bit_length())
 
     @cached_property
+    def column_norms(self) -> Array:
+        """Round t lies in one node for each bit of t that is 0, if that node ends within the horizon."""
+        rounds, nodes = np.arange(self.horizon), np.zeros(self.horizon)
+        for level in range(self.horizon.bit_length()):
+            before = rounds >> level
+            nodes += (before % 2 == 0) & ((before + 1) << level <= self.horizon)
+        return np.sqrt(nodes)
+
+    @cached_property
     def errors(self) -> Array:
         nodes = np.array([(t + 1).bit_count() for t in range(self.horizon)], dtype=np.float64)
         return np.asarray(self.sensitivity * np.sqrt(nodes))

@@ -11,17 +11,27 @@ Cost: one normal costs about what PCG64 asks for it; a key derivation per 65,536
 from __future__ import annotations
 
 import hmac
-import os
 import secrets
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsco.errors import InvalidArgument
+from dpsco.threads import for_each
 from dpsco.values import Array
 
-__all__ = ["KEY_BYTES", "NOISE_SUPPORT", "SEGMENT", "check_key", "derive", "new_key", "normals"]
+__all__ = [
+    "KEY_BYTES",
+    "NOISE_SUPPORT",
+    "SEGMENT",
+    "bernoulli",
+    "check_key",
+    "derive",
+    "new_key",
+    "normals",
+    "positions",
+]
 
 KEY_BYTES = 32
 SEGMENT = 1 << 16
@@ -62,22 +72,38 @@ def normals(key: bytes, row: int, size: int, *, start: int = 0) -> Array:
 
     def fill(segment: int) -> None:
         first, last = max(start, segment * SEGMENT), min(start + size, (segment + 1) * SEGMENT)
+        generator, own = _generator(key, row, segment), out[first - start : last - start]
         # Ziggurat uses a varying number of random words per normal, so a piece is drawn from its segment's start.
-        drawn = _generator(key, row, segment).standard_normal(last - segment * SEGMENT)
-        out[first - start : last - start] = drawn[first - segment * SEGMENT :]
+        generator.standard_normal(first - segment * SEGMENT)
+        generator.standard_normal(out=own)
 
     segments = range(start // SEGMENT, -(-(start + size) // SEGMENT))
     if len(segments) < 2:
         for segment in segments:
             fill(segment)
     else:  # drawing leaves the interpreter lock alone, and each segment is a function of its number
-        with ThreadPoolExecutor(min(len(segments), os.cpu_count() or 1)) as pool:
-            list(pool.map(fill, segments))
+        for_each(fill, segments)
     return out
 
 
+def bernoulli(key: bytes, row: int, size: int, rate: float) -> NDArray[np.int64]:
+    """Positions below ``size`` that enter Poisson sample number ``row`` under ``key``, in order.
+
+    Guarantee: each enters by itself, with a probability of at most ``rate`` and at least ``rate - 2^-53``.
+    """
+    return np.flatnonzero(_aes(derive(key, "sample", row)).integers(1 << 53, size=size) < int(rate * 2.0**53))
+
+
+def positions(key: bytes, row: int, part: int, below: int, size: int) -> NDArray[np.int64]:
+    """``size`` uniform positions below ``below``, for a randomised solver: a function of (key, row, part)."""
+    return _aes(derive(key, "positions", row, part)).integers(below, size=size)
+
+
 def _generator(key: bytes, row: int, segment: int) -> np.random.Generator:
+    return _aes(derive(key, "normals", row, segment))
+
+
+def _aes(key: bytes) -> np.random.Generator:
     from randomgen import AESCounter
 
-    aes_key = int.from_bytes(derive(key, "normals", row, segment)[:16], "little")
-    return np.random.Generator(AESCounter(key=aes_key))
+    return np.random.Generator(AESCounter(key=int.from_bytes(key[:16], "little")))

@@ -18,12 +18,13 @@ import hmac
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsco.errors import DataError, HorizonError, LedgerError
 from dpsco.mechanisms.base import Mechanism, NoiseBuffers
-from dpsco.privacy.calibration import Calibration
+from dpsco.privacy.calibration import Calibration, Uneven
 from dpsco.privacy.ledger import Ledger
-from dpsco.privacy.noise import derive, normals
+from dpsco.privacy.noise import bernoulli, derive, normals, positions
 from dpsco.values import _BY_RELEASE, Array, Clipped, Query, Released, to_grid
 
 __all__ = ["Channel"]
@@ -32,7 +33,7 @@ __all__ = ["Channel"]
 class Channel:
     """Everything secret about one run's noise, behind one public method: ``release``."""
 
-    def __init__(self, calibration: Calibration, mechanism: Mechanism, dimension: int, ledger: Ledger) -> None:
+    def __init__(self, calibration: Calibration | Uneven, mechanism: Mechanism, dimension: int, ledger: Ledger) -> None:
         self._calibration = calibration
         self._mechanism = mechanism
         self._dimension = dimension
@@ -64,7 +65,7 @@ class Channel:
                 f"Round {step} was asked for, but the plan pays for rounds 0 to {self._mechanism.horizon - 1}. "
                 "Make a plan with more rounds."
             )
-        paid = self._calibration
+        paid = self._calibration.at(step)
         if (query.clip, query.grid, query.rowwise) != (paid.clip, paid.grid, paid.rowwise):
             raise LedgerError("The query's clip, grid or rounding is not the one the noise was calibrated for.")
         if clipped.total.shape != (self._dimension,) or not np.all(np.isfinite(clipped.total)):
@@ -83,17 +84,25 @@ class Channel:
             )
         if self._ledger.value(step) is not None:
             return self.stored(step)
-        value = to_grid(clipped.total, self._calibration.grid) + self._noise(step)
+        value = to_grid(clipped.total, paid.grid) + self._noise(step, paid)
         self._ledger.store(step, value)
         return Released(step, value, by=_BY_RELEASE)
+
+    def sample(self, step: int, rows: int, rate: float) -> NDArray[np.int64]:
+        """Which of ``rows`` rows enter round ``step``, each with probability ``rate``. SECRET, like the noise."""
+        return bernoulli(self._ledger.key, step, rows, rate)
+
+    def indices(self, step: int, part: int, rows: int, size: int) -> NDArray[np.int64]:
+        """``size`` uniform positions below ``rows`` for a randomised solver, whose privacy does not rest on them."""
+        return positions(self._ledger.key, step, part, rows, size)
 
     def close(self) -> None:
         """After the last round: forget the noise and erase the key."""
         self._position = (self._mechanism.horizon, ())
         self._ledger.erase_key()
 
-    def _noise(self, step: int) -> Array:
-        if self._calibration.sigma == 0.0:
+    def _noise(self, step: int, paid: Calibration) -> Array:
+        if paid.sigma == 0.0:
             return np.zeros(self._dimension)
         if step < self._position[0]:  # the noise was made but could not be stored: make it again
             self._position = (0, self._mechanism.start())
@@ -103,7 +112,7 @@ class Channel:
             noise, buffers = self._mechanism.increment(buffers, at, self._draw)
             self._position = (at + 1, buffers)
             if at == step:
-                return to_grid(noise, self._calibration.grid)
+                return to_grid(noise, paid.grid)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("A channel holds the noise key and is never pickled or copied.")
@@ -112,7 +121,7 @@ class Channel:
         return "Channel(<secret>)"
 
     def _draw(self, row: int) -> Array:
-        return self._calibration.sigma * normals(self._ledger.key, row, self._dimension)
+        return self._calibration.deviation(row) * normals(self._ledger.key, row, self._dimension)
 
     def _fingerprint(self, query: Query, clipped: Clipped) -> bytes:
         return derive(self._ledger.key, "fingerprint", query.digest(), np.ascontiguousarray(clipped.total).tobytes())

@@ -27,6 +27,26 @@ _JSON_TYPES: dict[str, Any] = {
     "dict[str, str]": dict,
 }
 
+_ABOVE_ZERO = {"epsilon", "mu", "records", "rounds", "batch_size", "rows_planned", "gradients_per_example"}
+_LARGEST_COUNT = 2**63
+
+
+def _fits(name: str, kind: str, value: Any) -> bool:
+    """Whether a value read from a file can be this field: of its type, and a number that a run can have."""
+    if not isinstance(value, _JSON_TYPES[kind]) or (isinstance(value, bool) and kind != "bool"):
+        return False
+    if isinstance(value, (tuple, dict)):
+        items = value.values() if isinstance(value, dict) else value
+        return all(isinstance(item, str) for item in items)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return True
+    if isinstance(value, int) and value > _LARGEST_COUNT:
+        return False
+    if name == "delta":
+        return 0 < value < 1
+    return value > 0 if name in _ABOVE_ZERO else value >= 0
+
+
 UNITS = {
     "zero-out": "one row: its gradients replaced by 0, its place and the number of rows public",
     "replace": "one row: replaced by any other, the number of rows public",
@@ -48,9 +68,18 @@ class PrivacyReport:
     records: int
     unit: str
     algorithm: str
+    needs: str
+    """What privacy rests on: "clipping" alone, or "convexity" of the loss."""
+    releases: str
+    """What may be shown: "all iterates", "phase outputs" or "last iterate"."""
+    accounting: str
+    """How epsilon was found. "exact Gaussian": mu-GDP, so it holds at every delta; otherwise at ``delta`` alone."""
     mechanism: str
     rounds: int
     batch_size: int
+    """Rows a round; about, where rounds differ or rows are sampled."""
+    sampling: str
+    """Which rows the rounds saw."""
     rows_planned: int
     rows_missing: int | None
     """Rows that did not come and counted as zero rows; None where the count is not public."""
@@ -75,12 +104,21 @@ class PrivacyReport:
 
     @property
     def curve(self) -> tuple[tuple[float, float], ...]:
-        """(delta, epsilon) pairs: the whole trade-off, since mu-GDP holds at every delta."""
+        """(delta, epsilon) pairs: the whole trade-off if the run is mu-GDP, else the one that was promised."""
+        if not self.gaussian:
+            return ((self.delta, self.epsilon),)
         deltas = sorted({*_CURVE_DELTAS, self.delta}, reverse=True)
         return tuple((delta, gaussian.epsilon_of(self.mu, delta)) for delta in deltas)
 
+    @property
+    def gaussian(self) -> bool:
+        """Whether the run is mu-GDP, so that everything about it follows from mu."""
+        return self.accounting == "exact Gaussian"
+
     def group_epsilon(self, records: int) -> float:
-        """epsilon at the report's delta for ``records`` rows at once."""
+        """epsilon at the report's delta for ``records`` rows at once; inf where the accounting does not say."""
+        if not self.gaussian:
+            return self.epsilon if records <= self.records else math.inf
         return gaussian.epsilon_of(gaussian.group(self.mu / self.records, records), self.delta)
 
     # --- forms --------------------------------------------------------------------------------
@@ -106,8 +144,8 @@ class PrivacyReport:
         for name in ("mu", "epsilon", "clip", "difference"):
             values[name] = math.inf if values[name] == "inf" else values[name]
         for field in dataclasses.fields(cls):
-            if not isinstance(values[field.name], _JSON_TYPES[str(field.type)]):
-                raise InvalidArgument(f"Not a privacy report: {field.name} is not of type {field.type}.")
+            if not _fits(field.name, str(field.type), values[field.name]):
+                raise InvalidArgument(f"Not a privacy report: {field.name} is not a possible {field.type}.")
         return cls(**values)
 
     def to_text(self) -> str:
@@ -134,24 +172,37 @@ class PrivacyReport:
         """The report as (name, value) lines."""
         covered = self.unit if self.records == 1 else f"any {self.records} rows at once ({self.adjacency})"
         facts = [
-            ("guarantee", f"({self.epsilon:.6g}, {self.delta:.3g})-DP, exactly {self.mu:.6g}-GDP"),
+            ("guarantee", f"({self.epsilon:.6g}, {self.delta:.3g})-DP, {self._exactly()}"),
             ("protects", covered),
             ("adjacency", self.adjacency),
-            ("algorithm", f"{self.algorithm}, {self.rounds} rounds of {self.batch_size:,} rows, one pass"),
+            ("algorithm", f"{self.algorithm}, {self.rounds} rounds of {self.batch_size:,} rows, {self.sampling}"),
+            ("privacy rests on", self.needs),
+            ("may be shown", self.releases),
             ("rows", self._rows()),
             ("gradients per row", str(self.gradients_per_example)),
-            ("clip", f"{self.clip:.6g} on each row's weighted difference"),
+            ("clip", f"{self.clip:.6g} on {self._clipped()}"),
             ("noise", f"{self.mechanism}: sigma {self.noise_std:.6g}, sensitivity {self.sensitivity:.6g}"),
             ("floating point", f"grid {self.grid:.3g}, slack {self.slack:.3g} counted in the sensitivity"),
             ("versions", ", ".join(f"{name} {version}" for name, version in self.versions.items())),
             ("run", self.run_id),
         ]
-        if math.isfinite(self.mu):
+        if math.isfinite(self.mu) and self.gaussian:
             at = ", ".join(f"{e:.4g} at {d:.0e}" for d, e in self.curve if d in _CURVE_DELTAS[2::2])
             facts.insert(1, ("epsilon(delta)", at))
             groups = ", ".join(f"{k}: {self.group_epsilon(k):.4g}" for k in (2, 5, 10))
             facts.insert(2, ("epsilon for k rows", groups))
         return facts
+
+    def _exactly(self) -> str:
+        return f"exactly {self.mu:.6g}-GDP" if self.gaussian else f"by {self.accounting}"
+
+    def _clipped(self) -> str:
+        """What the clip bounds; one row's weighted difference is its weighted gradient where there is one point."""
+        return (
+            "what one row can move a phase's output by"
+            if self.releases == "phase outputs"
+            else ("each row's weighted difference")
+        )
 
     def _rows(self) -> str:
         text = f"{self.rows_planned:,} planned"

@@ -14,7 +14,7 @@ from dpsco.privacy.report import PrivacyReport
 from dpsco.problem import CustomLoss, Loss, Problem
 from dpsco.values import Array
 
-__all__ = ["Diagnostics", "Model", "Result", "Round"]
+__all__ = ["Counts", "Diagnostics", "Model", "Result", "Round"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,19 +52,36 @@ class Round:
 
     step: int
     gradient_norm: float
-    """||nabla_t||: the private estimate of the gradient at x_t, noise included."""
+    """||nabla_t||: the private estimate of the gradient at x_t, noise included; 0 where a method releases none."""
     move: float
     """||x_{t+1} - x_t||."""
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What a run did, in public numbers (training/waist.py)."""
+
+    gradients: int = 0
+    """Example gradients: points times rows."""
+    batch_steps: int = 0
+    """Adaptive steps; two gradients of one batch are one step."""
+    participation: int = 0
+    """Most distinct states at which one row is used; 1 means single epoch."""
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
-    """``model``, ``report``, ``trace`` and the ``plan`` they came from."""
+    """``model``, ``report``, ``trace`` and the ``plan`` they came from; ``counts`` of the work behind them.
+
+    The trace is empty where a method's proof covers the last iterate alone. A run given back from a complete
+    checkpoint or a model file counts nothing: no work was done.
+    """
 
     model: Model
     report: PrivacyReport
     trace: tuple[Round, ...]
     plan: Plan
+    counts: Counts = Counts()
 
 
 @dataclass

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsco.algorithms import ALGORITHMS, AcceleratedSRGD
+from dpsco.algorithms import ALGORITHMS, Algorithm, Schedule
+from dpsco.algorithms.base import GAUSSIAN
 from dpsco.data.stream import Stream
 from dpsco.errors import AccountError, InvalidArgument, one_of
 from dpsco.files import canonical
-from dpsco.oracles import Oracle, linear_oracle
+from dpsco.oracles import LinearOracle, Oracle, linear_oracle
 from dpsco.oracles.parallel import one_blas_thread
 from dpsco.planning.plan import Plan
 from dpsco.privacy.account import Account
@@ -29,6 +30,7 @@ from dpsco.privacy.report import UNITS, PrivacyReport
 from dpsco.problem import CustomLoss
 from dpsco.training.progress import progress_bar
 from dpsco.training.result import Diagnostics, Model, Result, Round
+from dpsco.training.waist import Waist
 from dpsco.values import Array, Batch
 
 __all__ = ["report_of", "train"]
@@ -38,7 +40,7 @@ def train(
     plan: Plan,
     stream: Stream,
     *,
-    algorithm: str = "accelerated-srgd",
+    algorithm: str | Algorithm = "accelerated-srgd",
     start: ArrayLike | None = None,
     oracle: Oracle | None = None,
     key: bytes | None = None,
@@ -51,6 +53,9 @@ def train(
 ) -> Result:
     """Train in one pass, as ``plan`` says, on the rows of ``stream``.
 
+    ``algorithm``
+        a name, or one of ``dpsco.algorithms`` with options of its own. Some go over the rows more than once (then the
+        stream must be of arrays), and some are private for convex losses only: ``docs/methods.md``.
     ``start``
         x_0, projected into the domain; 0 unless given. It must not depend on the rows of the stream.
     ``oracle``
@@ -66,64 +71,95 @@ def train(
     ``diagnostics``
         a ``Diagnostics`` to fill: NOT PRIVATE, for the eyes of whoever may see the data.
 
-    Guarantee: model, trace, report, checkpointed releases and everything passed to ``on_round`` together satisfy
-    the plan's budget. Cost: one read of the rows, two gradients each; memory of a chunk and a few p-vectors.
+    Guarantee: model, trace, report, counts, checkpointed releases and everything passed to ``on_round`` together
+    satisfy the plan's budget. Cost (of the default algorithm): one read of the rows, two gradients each; memory of a
+    chunk and a few p-vectors.
     """
     if not isinstance(plan, Plan):
         raise InvalidArgument("Expected plan to be a dpsco.Plan.")
     if not isinstance(stream, Stream):
         raise InvalidArgument("Expected stream to be a dpsco.stream(...): it is what guards the single pass.")
-    method = ALGORITHMS[one_of("algorithm", algorithm, ALGORITHMS)]
+    method = algorithm if isinstance(algorithm, Algorithm) else ALGORITHMS[one_of("algorithm", algorithm, ALGORITHMS)]()
     x0 = _start(plan, start)
-    if key is not None and account is not None:
-        raise AccountError(
-            "A run with a given key is not private and cannot be charged to an account. Leave the key out."
-        )
     own_oracle = oracle is not None
+    method.check(plan, own_oracle=own_oracle)
+    schedule = method.schedule(plan)
+    _check_uses(method, schedule, seeded=key is not None, account=account, checkpoint=checkpoint, on_round=on_round)
     if oracle is None:
         if isinstance(plan.problem.loss, CustomLoss):
             raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
-        oracle = linear_oracle(plan.problem, plan.n, slow_source=not stream.fast)
+        oracle = _oracle(plan, stream, method)
     run = {
         "plan": plan.to_dict(),
-        "algorithm": algorithm,
+        "algorithm": method.describe(),
         "start": hashlib.sha256(x0.tobytes()).hexdigest(),
         "seeded": key is not None,
-        "noise": _noise_digest(plan),
+        "noise": schedule.noise_digest(),
     }
-    with _ledger(plan, run, key, checkpoint, resume) as ledger:
-        batches = stream.open(plan)
+    with _ledger(plan, run, key, checkpoint, resume, schedule.rounds) as ledger:
+        channel = Channel(schedule.calibration, schedule.mechanism, plan.problem.parameters, ledger)
+        waist = Waist(oracle, plan.problem, channel.indices, bounded=method.needs == "convexity")
+        portions = schedule.portions
+        batches = stream.open(plan) if portions is None else stream.open(plan, portions, channel.sample)
         if account is not None:
             account.charge(ledger.run_id, plan.budget)
-        channel = Channel(plan.calibration, plan.noise_mechanism, plan.problem.parameters, ledger)
         state = method.start(plan, x0)
         trace = []
         calm = nullcontext() if own_oracle else one_blas_thread()
-        with calm, progress_bar(plan.rounds, plan.batch_size, show=progress) as advance:
+        with calm, progress_bar(schedule.rounds, schedule.mean_size(plan), show=progress) as advance:
             for batch in batches:
                 query = method.ask(plan, state)
                 if channel.complete:
                     released = channel.stored(query.step)
-                    _skip(batch)
+                    if portions is None or portions[query.step].rate == 1.0:
+                        _skip(batch)
                 else:  # rounds released before a stop are answered again: other rows than theirs are refused
-                    clipped = oracle.answer(query, batch)
+                    waist.at(None if portions is None else portions[query.step])
+                    clipped = method.answer(plan, query, batch, waist)
                     _note(diagnostics, clipped)
                     released = channel.release(query, clipped)
                 before = state
                 state = method.tell(plan, state, released)
-                trace.append(_round(before, state))
-                if on_round is not None:
-                    on_round(trace[-1])
+                if method.releases != "last iterate":
+                    trace.append(_round(before, state))
+                    if on_round is not None:
+                        on_round(trace[-1])
                 advance()
         channel.close()
         report = report_of(plan, stream, method, ledger.run_id, seeded=key is not None, own_oracle=own_oracle)
     model = Model.from_parameters(method.output(state), plan.problem)
-    return Result(model=model, report=report, trace=tuple(trace), plan=plan)
+    return Result(model=model, report=report, trace=tuple(trace), plan=plan, counts=waist.counts)
+
+
+def _check_uses(
+    method: Algorithm, schedule: Schedule, *, seeded: bool, account: Any, checkpoint: Any, on_round: Any
+) -> None:
+    """Refuse what the guarantee of the method does not cover."""
+    if seeded and account is not None:
+        raise AccountError(
+            "A run with a given key is not private and cannot be charged to an account. Leave the key out."
+        )
+    if account is not None and schedule.accounting != GAUSSIAN:
+        raise AccountError(
+            f"An account adds up Gaussian-DP parameters, and algorithm={method.name!r} has none: its epsilon holds at "
+            "one delta. Keep its runs out of the account and compose them with their accountant."
+        )
+    if method.releases == "last iterate" and (checkpoint is not None or on_round is not None):
+        raise InvalidArgument(
+            f"algorithm={method.name!r} may show its last iterate and nothing before it: a checkpoint holds the "
+            "releases of every round and on_round shows them. Leave checkpoint and on_round out."
+        )
+
+
+def _oracle(plan: Plan, stream: Stream, method: Algorithm) -> Oracle:
+    if method.needs == "convexity":  # its proof counts on float64 in every step
+        return LinearOracle(plan.problem.loss, plan.problem.intercept)
+    return linear_oracle(plan.problem, plan.n, slow_source=not stream.fast)
 
 
 @contextmanager
 def _ledger(
-    plan: Plan, run: dict[str, Any], key: bytes | None, checkpoint: str | Path | None, resume: bool
+    plan: Plan, run: dict[str, Any], key: bytes | None, checkpoint: str | Path | None, resume: bool, rounds: int
 ) -> Iterator[Ledger]:
     digest = hashlib.sha256(canonical(run)).hexdigest()
     # Another plan, start or algorithm under the same master key has unrelated noise.
@@ -134,15 +170,9 @@ def _ledger(
         yield MemoryLedger(run_key)
     else:
         with open_folder(
-            Path(checkpoint), run, digest, plan.problem.parameters, plan.rounds, run_key, resume=resume
+            Path(checkpoint), run, digest, plan.problem.parameters, rounds, run_key, resume=resume
         ) as ledger:
             yield ledger
-
-
-def _noise_digest(plan: Plan) -> str:
-    """What the noise of a run is made of: another fit or calibration of it may not resume what this one began."""
-    numbers = (*plan.noise_mechanism.errors, plan.calibration.sigma, plan.calibration.grid)
-    return hashlib.sha256(",".join(f"{number:.6e}" for number in numbers).encode()).hexdigest()
 
 
 def _start(plan: Plan, start: ArrayLike | None) -> Array:
@@ -167,7 +197,7 @@ def _note(diagnostics: Diagnostics | None, clipped: Any) -> None:
 
 
 def _round(before: Any, after: Any) -> Round:
-    nabla = float(np.linalg.norm(after.nabla))
+    nabla = 0.0 if after.nabla is None else float(np.linalg.norm(after.nabla))
     return Round(step=before.step, gradient_norm=nabla, move=float(np.linalg.norm(after.x - before.x)))
 
 
@@ -178,19 +208,19 @@ def _versions() -> dict[str, str]:
 
 
 def report_of(
-    plan: Plan, stream: Stream, method: AcceleratedSRGD, run_id: str, *, seeded: bool, own_oracle: bool
+    plan: Plan, stream: Stream, method: Algorithm, run_id: str, *, seeded: bool, own_oracle: bool
 ) -> PrivacyReport:
     """The report of a run of ``plan`` on the rows that ``stream`` has handed out."""
-    budget, noise = plan.budget, plan.calibration
+    budget, schedule = plan.budget, method.schedule(plan)
+    noise = schedule.worst()
     if not budget.private:
         reason = "no noise was added (epsilon = inf)."
     elif seeded:
         reason = "the noise key was given by hand; whoever knows it can remove the noise. For research only."
     else:
-        reason = "each row enters one clipped difference, and one Gaussian mechanism covers the whole run."
+        reason = method.reason
     oracle = "the caller's oracle clips every row as the contract of oracles says, and looks at one row at a time"
-    clipping = "no assumption on the loss or on the distribution of the rows: privacy rests on clipping"
-    planned = plan.rounds * plan.batch_size
+    planned = schedule.rows(plan)
     available = stream.rows_available
     return PrivacyReport(
         private=budget.private and not seeded,
@@ -202,16 +232,20 @@ def report_of(
         records=budget.records,
         unit=UNITS[budget.adjacency],
         algorithm=method.name,
-        mechanism=plan.mechanism,
-        rounds=plan.rounds,
-        batch_size=plan.batch_size,
+        needs=method.needs,
+        releases=method.releases,
+        accounting=schedule.accounting,
+        mechanism=plan.mechanism if schedule.mechanism is plan.noise_mechanism else schedule.mechanism.name,
+        rounds=schedule.rounds,
+        batch_size=schedule.mean_size(plan),
+        sampling=schedule.words or "one pass",
         rows_planned=planned,
         rows_missing=None if stream.rows_read is None else planned - stream.rows_read,
         rows_unread=None if available is None else max(0, available - planned),
-        gradients_per_example=method.gradients_per_example,
-        clip=plan.clip,
+        gradients_per_example=method.gradients_each(plan),
+        clip=noise.clip,
         noise_std=noise.sigma,
-        sensitivity=plan.noise_mechanism.sensitivity,
+        sensitivity=schedule.sensitivity,
         difference=noise.difference,
         slack=noise.slack,
         grid=noise.grid,
@@ -220,11 +254,18 @@ def report_of(
             "the rows",
             "each row reached one stream once, and rows of one person beyond `records` are not in it",
             "the operating system's randomness and AES are sound; timing and memory are not watched",
-            clipping,
+            *method.assumptions(),
             *((oracle,) if own_oracle else ()),
         ),
-        publishable=("the model and every iterate", "the released sums of every round", "this report and the plan"),
+        publishable=(*_PUBLISHABLE[method.releases], "this report and the plan"),
         never_publish=("noise keys and checkpoints' secret.json", "diagnostics, unclipped or un-noised sums"),
         versions=dict(_versions()),
         run_id=run_id,
     )
+
+
+_PUBLISHABLE = {
+    "all iterates": ("the model and every iterate", "the released sums of every round"),
+    "phase outputs": ("the model and the released output of every phase, and no iterate in between",),
+    "last iterate": ("the model, which is the last iterate, and no iterate before it",),
+}
