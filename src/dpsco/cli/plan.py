@@ -18,9 +18,19 @@ def add_parser(commands: Any) -> None:
         "plan",
         help="rounds, noise and predicted excess risk from public numbers alone",
         description="Prints the plan for n rows, what limits it, what doubling n, epsilon or the rounds would buy, and "
-        "the rounds, gradients and bytes of every method of the paper's table at the same n.",
+        "the rounds, gradients and bytes of every method of the paper's table at the same n. With --devices: what a "
+        "federation of so many devices costs each of them, and the server, under every method.",
     )
-    parser.add_argument("--n", type=float, required=True, help="public number of rows, 1e6 is fine")
+    size = parser.add_mutually_exclusive_group(required=True)
+    size.add_argument("--n", type=float, help="public number of rows, 1e6 is fine")
+    size.add_argument("--devices", type=float, nargs="+", metavar="N", help="sizes of a federation: 1e6 1e8 1e9")
+    parser.add_argument("--round-seconds", type=float, default=60.0, help="with --devices: length of a round")
+    parser.add_argument(
+        "--response", type=float, default=1.0, help="with --devices: share of them expected to answer (default 1)"
+    )
+    parser.add_argument(
+        "--simulate", action="store_true", help="with --devices: train on so many simulated ones, and compare"
+    )
     parser.add_argument("--dimension", type=float, required=True, help="number of features")
     parser.add_argument("--epsilon", type=float, required=True, help="inf for no privacy")
     parser.add_argument("--delta", type=float, required=True)
@@ -46,16 +56,12 @@ def run(args: argparse.Namespace) -> int:
     from dpsco.planning.methods import methods
     from dpsco.planning.rules import plan
 
-    problem, budget, n = _problem(args), _budget(args), args.n
-    made = plan(
-        problem,
-        n=n,
-        budget=budget,
-        rule=args.rule,
-        rounds=args.rounds,
-        memory=args.memory,
-        mechanism=args.mechanism,
-    )
+    problem, budget = _problem(args), _budget(args)
+    options = {"rule": args.rule, "rounds": args.rounds, "memory": args.memory, "mechanism": args.mechanism}
+    if args.devices:
+        plans = [plan(problem, n=round(n * args.response), budget=budget, **options) for n in args.devices]
+        return _federations(plans, args)
+    made = plan(problem, n=args.n, budget=budget, **options)
     gains = _doublings(made, args) if made.prediction is not None else {}
     table = methods(made)
     if args.json:
@@ -92,6 +98,67 @@ def _budget(args: argparse.Namespace) -> Any:
     import dpsco
 
     return dpsco.Budget(epsilon=args.epsilon, delta=args.delta, adjacency=args.adjacency, records=args.records)
+
+
+def _federations(plans: list[Any], args: argparse.Namespace) -> int:
+    """What each federation costs, under every method."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from dpsco.planning.scale import device_costs
+
+    tables = [(made, device_costs(made, round_seconds=args.round_seconds)) for made in plans]
+    if args.simulate:
+        return _simulations(plans, args)
+    if args.json:
+        body = [
+            {"plan": made.to_dict(), "methods": [dataclasses.asdict(line) for line in lines]} for made, lines in tables
+        ]
+        print(json.dumps({"federations": body}, indent=2, sort_keys=True))
+        return 0
+    for made, lines in tables:
+        print(f"{made.n:,} devices, {made.problem.parameters:,} parameters", end="")
+        print("" if made.prediction is None else f"; predicted excess risk of this plan {made.prediction.total:.3g}")
+        shown = Table()
+        for name in ("method", "rounds", "rounds a device", "down", "up", "answers a round", "in a round", "additions"):
+            shown.add_column(name, justify="left" if name == "method" else "right")
+        shown.add_column(f"days at {args.round_seconds:g} s a round", justify="right")
+        for line in lines:
+            times = f"{line.participations:.3g}" + ("" if line.one_pass else " or more")
+            numbers = (_bytes(line.bytes_down), _bytes(line.bytes_up), _count(line.cohort), _bytes(line.server_bytes))
+            additions = f"{line.server_additions:.1e}"
+            shown.add_row(line.method, _count(line.rounds), times, *numbers, additions, f"{line.days:,.2g}")
+        Console(width=140, highlight=False).print(shown)
+    print("down, up: bytes of one device over the whole run; in a round, additions: the server's. Rounds of the other")
+    print("methods are those of their analyses without logarithms and constants; this plan's are exact.")
+    return 0
+
+
+def _simulations(plans: list[Any], args: argparse.Namespace) -> int:
+    """The excess that each plan predicts, and that of a simulated federation."""
+    from dpsco.federated.simulate import Availability, simulate
+
+    lines = []
+    for made, devices in zip(plans, args.devices, strict=True):
+        result, excess = simulate(made, devices=devices, availability=Availability(response=args.response))
+        predicted = made.predicted_excess
+        lines.append({"devices": int(devices), "rounds": made.rounds, "epsilon": result.report.epsilon})
+        lines[-1] |= {"predicted": predicted, "measured": excess}
+        if not args.json:
+            ratio = "" if predicted is None else f", predicted {predicted:.3g}, ratio {predicted / excess:.2f}"
+            print(f"{devices:,.0f} devices, {args.response:.0%} answer, {made.rounds} rounds: ", end="")
+            print(f"excess risk {excess:.3g}{ratio}")
+    if args.json:
+        print(json.dumps({"simulations": lines}, indent=2, sort_keys=True))
+    return 0
+
+
+def _bytes(value: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} TB"
 
 
 def _doublings(made: Any, args: argparse.Namespace) -> dict[str, float]:

@@ -1,0 +1,58 @@
+"""Which round a client belongs to: fixed before the first query, the same for everybody who asks.
+
+    hashed    round = BLAKE2b-128(key = run, "'" id "'") mod T, read as a little-endian number
+    roster    a list made up front: id -> round
+
+A hash depends on that client alone, so adding or removing one moves nobody else: the form that add-remove needs. It is
+the hash that ``dpsco.stream(X, y, ids=...)`` uses, so a run in process puts the same people into the same rounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Assignment", "Hashed", "Roster"]
+
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
+
+
+class Assignment(Protocol):
+    """A public rule."""
+
+    def round_of(self, client: str, run: bytes, rounds: int) -> int | None:
+        """The one round of ``client`` in run ``run``; None if it has none."""
+
+    def digest(self) -> str:
+        """Names the rule: a run that is resumed under another one would call clients twice."""
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """Every client has a round: a keyed hash of its id."""
+
+    def round_of(self, client: str, run: bytes, rounds: int) -> int | None:
+        if not _ID.fullmatch(client):
+            return None
+        digest = hashlib.blake2b(f"'{client}'".encode("ascii"), key=run, digest_size=16).digest()
+        return int.from_bytes(digest, "little") % rounds
+
+    def digest(self) -> str:
+        return "hashed"
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Clients on a list, each with its round; nobody else takes part."""
+
+    rounds: Mapping[str, int]
+
+    def round_of(self, client: str, run: bytes, rounds: int) -> int | None:
+        return self.rounds.get(client)
+
+    def digest(self) -> str:
+        lines = "\n".join(f"{client} {step}" for client, step in sorted(self.rounds.items()))
+        return "roster " + hashlib.sha256(lines.encode()).hexdigest()

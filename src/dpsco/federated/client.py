@@ -1,0 +1,75 @@
+"""The client's half: clip, round, answer. NumPy and nothing else, so that it can be copied or ported to a device.
+
+Of each client whose round it is, a query wants one vector:
+
+    unit client     clip(mean over its rows d of  sum_j w_j grad f(x_j, d), C)         the whole client is protected
+    unit example    sum over its rows d of  clip(sum_j w_j grad f(x_j, d), C)          one row is protected
+
+each clipped vector rounded to the query's grid. ``gradients(x)``: the gradients of a client's rows, shape (rows, p).
+
+Guarantee: whatever ``gradients`` returns, a vector that is sent has norm at most C in exact arithmetic before it is
+rounded; rows that are not finite count as 0. A client that has no round, or whose round it is not, sends nothing.
+Cost: k gradients a row (k = 2, or 1 in round 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .assignment import Assignment, Hashed  # relative: these files also work in a folder of their own
+from .wire import CLIENT, Asked, decode_query, encode_answer
+
+__all__ = ["Gradients", "clipped", "contribution", "respond", "rounds_of"]
+
+Gradients = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+LARGEST_NORM = 1e150
+
+
+def respond(query: bytes, clients: Mapping[str, Gradients], assignment: Assignment | None = None) -> bytes:
+    """The answer of whoever hosts ``clients`` (id -> gradients of its rows); ``Malformed`` if ``query`` is none."""
+    asked, rule = decode_query(query), assignment or Hashed()
+    called = sorted(name for name in clients if rule.round_of(name, asked.run, asked.rounds) == asked.step)
+    parts = [(name, contribution(asked, clients[name])) for name in called]
+    if asked.unit != CLIENT and parts:
+        parts = [("", np.sum([numbers for _, numbers in parts], axis=0))]
+    return encode_answer(asked, parts)
+
+
+def rounds_of(clients: Iterable[str], run: bytes, rounds: int, assignment: Assignment) -> list[int]:
+    """Rounds in which one of ``clients`` takes part: the others need not be asked of their host."""
+    return sorted({step for name in clients if (step := assignment.round_of(name, run, rounds)) is not None})
+
+
+def contribution(asked: Asked, gradients: Gradients) -> NDArray[Any]:
+    """What one client sends: whole numbers of steps of the grid (float64 if there is no grid)."""
+    with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+        terms = (
+            w * np.asarray(gradients(x), dtype=np.float64) for w, x in zip(asked.weights, asked.points, strict=True)
+        )
+        rows = np.sum(list(terms), axis=0).reshape(-1, asked.points.shape[1])
+        if asked.unit == CLIENT and len(rows):
+            rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0).mean(axis=0, keepdims=True)
+        rows = clipped(rows, asked.clip)
+    if asked.grid == 0.0:
+        return rows.sum(axis=0)
+    return np.rint(rows / asked.grid).astype(np.int64).sum(axis=0)
+
+
+def clipped(rows: NDArray[np.float64], clip: float) -> NDArray[np.float64]:
+    """Each row at its length or at ``clip``; 0 if it is not finite.
+
+    The target lies below ``clip`` by a margin for every rounding on the way; scaling by a power of two first keeps
+    squares within range.
+    """
+    largest = np.max(np.abs(rows), axis=1, initial=0.0)
+    usable = (largest > 0.0) & (largest <= LARGEST_NORM)
+    exponent = np.frexp(np.where(usable, largest, 1.0))[1]
+    unit = np.where(usable[:, None], np.ldexp(rows, -exponent[:, None]), 0.0)
+    norms = np.ldexp(np.sqrt(np.sum(unit * unit, axis=1)), exponent)
+    target = clip * (1.0 - (rows.shape[1] + 32) * 2.0**-53) if np.isfinite(clip) else np.inf
+    scale = np.divide(target, norms, out=np.ones_like(norms), where=norms > target)
+    return np.where(usable[:, None], rows, 0.0) * scale[:, None]
