@@ -1,0 +1,73 @@
+"""A loss as a flat list of equations, and a way to run it with taps on chosen equations.
+
+A tap is a zero added to what an equation gives; the derivative by it is the signal that is propagated back to there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Literal
+
+from dpsco.errors import InvalidArgument
+
+__all__ = ["flat_jaxpr", "run", "shaped"]
+
+_CALLS = ("jit", "pjit", "closed_call", "core_call")
+
+
+def shaped(shape: Any, dtype: Any) -> Any:
+    """What JAX traces in place of an array."""
+    return jax.ShapeDtypeStruct(shape, dtype)  # type: ignore[no-untyped-call]
+
+
+def flat_jaxpr(loss: Callable[..., Any], *arguments: Any) -> ClosedJaxpr:
+    """The equations of ``loss(leaves, features, label)`` with every jitted call inside it written out."""
+    traced = jax.make_jaxpr(loss)(*arguments)
+    outputs = traced.out_avals
+    if len(outputs) != 1 or outputs[0].shape or not jax.numpy.issubdtype(outputs[0].dtype, jax.numpy.floating):
+        raise InvalidArgument(
+            "Expected loss(params, (features, label)) to return one real number, the loss of one row, got "
+            f"{', '.join(str(output) for output in outputs) or 'nothing'}."
+        )
+    leaves = [shaped(aval.shape, aval.dtype) for aval in traced.in_avals]
+    return jax.make_jaxpr(lambda *inputs: _inlined(traced.jaxpr, traced.consts, inputs))(*leaves)
+
+
+def run(
+    closed: ClosedJaxpr, inputs: Sequence[Any], taps: Mapping[int, Any], kept: Mapping[int, int]
+) -> tuple[Any, dict[int, Any]]:
+    """The loss, with ``taps[k]`` added to the output of equation k, and input ``kept[k]`` of each such equation."""
+    records: dict[int, Any] = {}
+
+    def visit(k: int, values: list[Any], outputs: list[Any]) -> list[Any]:
+        if k in kept:
+            records[k] = values[kept[k]]
+        return [outputs[0] + taps[k]] if k in taps else outputs
+
+    (value,) = _evaluate(closed.jaxpr, closed.consts, inputs, visit)
+    return value, records
+
+
+def _inlined(jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    return _evaluate(jaxpr, constants, inputs, lambda k, values, outputs: outputs)
+
+
+def _evaluate(jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Any], visit: Callable[..., list[Any]]) -> Any:
+    known: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *inputs), strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else known[atom]
+
+    for k, equation in enumerate(jaxpr.eqns):
+        values = [read(atom) for atom in equation.invars]
+        if equation.primitive.name in _CALLS:
+            inner = equation.params["jaxpr"]
+            outputs = _inlined(inner.jaxpr, inner.consts, values)
+        else:
+            answer = equation.primitive.bind(*values, **equation.primitive.get_bind_params(equation.params))
+            outputs = list(answer) if equation.primitive.multiple_results else [answer]
+        known.update(zip(equation.outvars, visit(k, values, outputs), strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
