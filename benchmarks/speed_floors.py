@@ -10,7 +10,7 @@ from numba import njit
 from dpsco.oracles.kernels.simd import add_totals, fma, lanes, load, spread
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def read_only(values: Any, start: int, stop: int) -> float:
     """Sum of ``values[start:stop]``, as fast as memory gives it."""
     step, sums = 4 * lanes(values), np.zeros(4)
@@ -26,7 +26,7 @@ def read_only(values: Any, start: int, stop: int) -> float:
     return sums.sum()
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def gather_only(data: Any, indices: Any, indptr: Any, start: int, stop: int, points: Any) -> float:
     """Scores at two interleaved points, and nothing else."""
     total = 0.0
@@ -40,7 +40,7 @@ def gather_only(data: Any, indices: Any, indptr: Any, start: int, stop: int, poi
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def scatter_only(data: Any, indices: Any, indptr: Any, start: int, stop: int, total: Any) -> None:
     """Every stored value, times a number of its row, into its column's sum."""
     for row in range(start, stop):

@@ -1,4 +1,4 @@
-"""This library: 32 rounds of Accelerated-DP-SRGD, compiled oracle, private noise."""
+"""This library: 32 rounds of Accelerated-DP-SRGD, compiled oracle, private noise; no look ahead, like its peers."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ X, y = rows()
 problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=X.shape[1])
 plan = dpsco.Plan(problem, len(y), dpsco.Budget(1.0, 1e-6), rounds=ROUNDS, beta=0.5, clip=1.0, mechanism="sqrt")
 oracle = dpsco.oracles.FusedOracle(problem.loss)
-timed(lambda: dpsco.train(plan, dpsco.stream(X, y), oracle=oracle))
+timed(lambda: dpsco.train(plan, dpsco.stream(X, y, non_finite="zero"), oracle=oracle))

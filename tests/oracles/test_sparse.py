@@ -99,8 +99,8 @@ def test_a_repeated_column_is_clipped_by_the_norm_of_its_sum(name: str, dtype: A
         assert total[2] == pytest.approx(0.7)
 
 
-def test_bits_depend_neither_on_threads_nor_on_chunks_nor_on_how_a_block_is_rounded() -> None:
-    """Few or many stored values for the width: blocks are rounded by value or by coordinate, to the same bits."""
+def test_bits_depend_neither_on_threads_nor_on_chunks() -> None:
+    """Few or many stored values for the width, with a grid and without."""
     size = 2 * CHUNK_ROWS + 100
     for width in (10, 300_000):
         rng = np.random.default_rng(3)
@@ -120,6 +120,16 @@ def test_bits_depend_neither_on_threads_nor_on_chunks_nor_on_how_a_block_is_roun
             assert len(answers) == 1
             plain = LinearOracle(Logistic()).answer(asked, Batch(3, [(features, labels)])).total
             np.testing.assert_allclose(np.frombuffer(answers.pop()), plain, rtol=0, atol=1e-11 + 4 * grid)
+
+
+def test_products_far_below_the_grid_are_summed_and_not_lost() -> None:
+    """Each of 8192 equal contributions is a 64th of a step of the grid; their sum is 128 steps, to one."""
+    size, grid = 2 * CHUNK_ROWS, 2.0**-10
+    columns, ends = np.zeros(size, np.int32), np.arange(size + 1, dtype=np.int32)
+    features = CsrRows(np.full(size, grid / 64), columns, ends, 3)
+    asked = Query(0, (np.zeros(3),), (2.0,), 1.0, size, grid=grid)  # slope 1/2 - 0 at score 0, times 2
+    total = FusedOracle(Logistic()).answer(asked, Batch(0, [(features, np.zeros(size))])).total
+    np.testing.assert_array_equal(total, [128 * grid, 0.0, 0.0])
 
 
 def test_row_by_row_a_rows_bits_depend_on_it_alone() -> None:

@@ -2,8 +2,8 @@
 
 The same contract and the same answers as ``LinearOracle``: within 1e-12 of it for float64 rows, 1e-5 for float32 rows,
 whose scores and sums are float32 (oracles/kernels/dense.py counts the error). Bits do not depend on the number of
-threads or on how a batch is cut into chunks: a task is a whole number of units of rows, each summed by itself and
-added in order.
+threads or on how a batch is cut into chunks: with a grid, sums are exact in any order; without, each unit of rows has a
+sum of its own, and these are added in order.
 Cost: the rows are read once; compiling takes some seconds on the first use on a machine, loading the compiled code
 half a second in each process after that.
 """
@@ -11,11 +11,13 @@ half a second in each process after that.
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,53 +25,88 @@ from numpy.typing import NDArray
 
 from dpsco.oracles.csr import CsrRows, is_sparse
 from dpsco.oracles.glm import LinearOracle
-from dpsco.oracles.parallel import available_threads, in_order
+from dpsco.oracles.parallel import available_threads, team
 from dpsco.oracles.softmax import SoftmaxOracle
 from dpsco.problem.losses import Loss
-from dpsco.values import CHUNK_ROWS, Array, Batch, Clipped, Query, chunk_multiple
+from dpsco.values import CHUNK_ROWS, Array, Batch, Clipped, Query, chunk_multiple, to_grid
 
 __all__ = ["FusedOracle", "ask_of", "flat", "row_type"]
 
-_TASK_BYTES = 8 << 20
+_PIECE_BYTES = 8 << 20
+_GRAIN_BYTES = 1 << 18
+_ALONE_BYTES = 1 << 19
+"""Rounds of fewer bytes are over before a second thread wakes up."""
+_COPIED_BYTES = 1 << 21
+_PIECE_VALUES = 1 << 20
+_USES = 4
 _PATIENCE = 1.0
 _FLOAT32_RANGE = 2.0**60
+_FLOAT64 = np.dtype(np.float64)
+_INDICES = (np.dtype(np.int32), np.dtype(np.int64))
 
 _LOADED: set[Any] = set()
 _MEMORY = threading.local()
-
-
-class _Part(NamedTuple):
-    """What a task found."""
-
-    totals: Array
-    """Sums to add in order, one a row; none if they are in the thread's own."""
-    rows: int
-    clipped: int
-    zeroed: int
-
-
-Task = Callable[[], _Part]
+_ZEROS: dict[int, deque[Array]] = {}
 
 
 class _Sums:
-    """Where tasks add up: sums on the grid are exact in any order, so a thread keeps one; others stay apart."""
+    """Where threads add up: sums on the grid are exact in any order, so a thread keeps one; others stay apart."""
 
-    def __init__(self, size: int, *, exact: bool) -> None:
-        self._size, self._exact, self._local = size, exact, threading.local()
-        self.by_thread: list[Array] = []
+    def __init__(self, size: int, threads: int, *, exact: bool) -> None:
+        self.size, self.exact = size, exact
+        self.tallies = np.zeros((threads, 8), np.int64)
+        """Rows clipped, rows zeroed; each thread in a cache line of its own."""
+        self._own: list[Array | None] = [None] * threads
 
-    def of(self, units: int) -> Array:
-        if not self._exact:
-            return np.zeros((units, self._size))
-        if not hasattr(self._local, "total"):
-            self._local.total = np.zeros((1, self._size))
-            self.by_thread.append(self._local.total)
-        total: Array = self._local.total
-        return total
+    def of(self, thread: int) -> Array:
+        """The sum of ``thread``, in one row."""
+        own = self._own[thread]
+        if own is None:
+            own = self._own[thread] = _borrow(self.size)
+        return own
 
-    def own(self, sums: Array) -> Array:
-        """What the task has to hand on."""
-        return sums[:0] if self._exact else sums
+    def add_to(self, answer: Clipped, grid: float) -> None:
+        """Add the threads' sums, rounded to the grid: they may be on a finer one."""
+        owns = [own for own in self._own if own is not None]
+        for own in owns[1:]:
+            owns[0] += own
+        for own in owns[:1]:
+            answer.total += to_grid(own[0], grid)
+        for own in owns:
+            _give_back(own)
+        answer.clipped_rows += int(self.tallies[:, 0].sum())
+        answer.zeroed_rows += int(self.tallies[:, 1].sum())
+
+
+def _borrow(size: int) -> Array:
+    """Zeros that an earlier round has left: fresh memory of 1e5 numbers costs the system more than filling it."""
+    try:
+        return _ZEROS[size].pop()
+    except (KeyError, IndexError):
+        return np.zeros((1, size))
+
+
+def _give_back(zeros: Array) -> None:
+    zeros.fill(0.0)
+    if len(_ZEROS) > 4:
+        _ZEROS.clear()
+    _ZEROS.setdefault(zeros.size, deque(maxlen=64)).append(zeros)
+
+
+class _Kernel(NamedTuple):
+    """A kernel prepared for one query and one kind of rows."""
+
+    ready: Callable[[Any, NDArray[Any]], tuple[Any, ...] | None]
+    """Rows and labels in the kernel's arrays without a copy, if they are so already."""
+    copied: Callable[[Any, NDArray[Any]], tuple[Any, ...]]
+    """The same, by a copy if need be."""
+    run: Callable[..., None]
+    """(arrays, edges, counter, out, tallies): take pieces until none is left."""
+    unit: int
+    grain: int
+    most: int
+    """Rows of the shortest and of the longest piece."""
+    most_copied: int
 
 
 @dataclass(frozen=True)
@@ -82,80 +119,91 @@ class FusedOracle:
     threads: int | None = None
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
+        plain = LinearOracle(self.loss, self.intercept, self.slope)
         if query.rowwise:  # one row a block: the plain path does it, and a row's bits there depend on it alone
-            return LinearOracle(self.loss, self.intercept, self.slope).answer(query, batch)
+            return plain.answer(query, batch)
         if self.loss.outputs > 1:
             return SoftmaxOracle(self.loss, self.intercept, self.threads).answer(query, batch)
-        size = query.points[0].size
-        sums, answer = _Sums(size, exact=query.grid > 0.0), Clipped(np.zeros(size), 0)
-        threads = self.threads or available_threads()
-        for part in in_order(self._tasks(query, batch, sums, threads), threads):
-            for total in part.totals:
-                answer.total += total
-            answer.rows += part.rows
-            answer.clipped_rows += part.clipped
-            answer.zeroed_rows += part.zeroed
-        for total in sums.by_thread:
-            answer.total += total[0]
+        size, threads = query.points[0].size, self.threads or available_threads()
+        threads = 1 if 8 * query.size * size < _ALONE_BYTES else threads
+        sums, answer = _Sums(size, threads, exact=query.grid > 0.0), Clipped(np.zeros(size), 0)
+        prepared: dict[Any, _Kernel] = {}
+        with team(threads) as share:
+            for features, labels in batch.chunks:
+                rows: Any = CsrRows.of(features) if is_sparse(features) else features
+                if isinstance(rows, CsrRows) and query.size < CHUNK_ROWS:  # how much there is to do is not public
+                    answer += plain.answer(query, Batch(batch.step, [(features, labels)]))
+                    continue
+                kind = type(rows), rows.dtype
+                if kind not in prepared:
+                    prepared[kind] = self._prepare(query, rows, sums.exact)
+                for start, stop in _spans(len(labels), prepared[kind], threads, sums.exact):
+                    left = max(stop - start, query.size - answer.rows)
+                    job = _Pieces(prepared[kind], rows[start:stop], labels[start:stop], sums, left, threads)
+                    share(job, functools.partial(job.add_to, answer))
+                    answer.rows += stop - start
+        sums.add_to(answer, query.grid)
         return answer
 
-    def _tasks(self, query: Query, batch: Batch, sums: _Sums, threads: int) -> Iterator[Task]:
-        prepared: dict[Any, Callable[..., Task]] = {}
-        plain = LinearOracle(self.loss, self.intercept, self.slope)
-        for features, labels in batch.chunks:
-            rows: Any = CsrRows.of(features) if is_sparse(features) else features
-            if isinstance(rows, CsrRows) and query.size < CHUNK_ROWS:  # how much there is to do is not public: see B
-                yield functools.partial(_plain, plain, query, Batch(batch.step, [(features, labels)]))
-                continue
-            kind = type(rows), rows.dtype
-            if kind not in prepared:
-                dtype = row_type(rows.dtype, query)
-                make = self._sparse if isinstance(rows, CsrRows) else self._dense
-                prepared[kind] = make(query, dtype, rows.shape[1], sums)
-                self._load(prepared[kind](rows[:0], labels[:0]), (type(rows), dtype))
-            unit = CHUNK_ROWS if isinstance(rows, CsrRows) else chunk_multiple(rows.shape[1])
-            size = unit if isinstance(rows, CsrRows) else _task_rows(rows.shape[1], rows.dtype.itemsize)
-            size = min(size, -(-len(labels) // (2 * threads * unit)) * unit)  # small batches: work for every thread
-            for start in range(0, len(labels), max(1, size)):
-                yield prepared[kind](rows[start : start + size], labels[start : start + size])
+    def _prepare(self, query: Query, rows: Any, exact: bool) -> _Kernel:
+        dtype = row_type(rows.dtype, query)
+        kernel = (self._sparse if isinstance(rows, CsrRows) else self._dense)(query, dtype, rows, exact)
+        if (self.slope, type(rows), dtype) not in _LOADED:
+            self._load(kernel, rows[:0])
+            _LOADED.add((self.slope, type(rows), dtype))
+        return kernel
 
-    def _dense(self, query: Query, dtype: np.dtype[Any], width: int, sums: _Sums) -> Callable[..., Task]:
+    def _dense(self, query: Query, dtype: np.dtype[Any], rows: NDArray[Any], exact: bool) -> _Kernel:
         from dpsco.oracles.kernels import dense as kernels
 
-        single = dtype.itemsize == 4
-        ask, size = self._ask(query, width, single), kernels.padded(width + self.intercept, dtype.itemsize)
+        width, itemsize = rows.shape[1], dtype.itemsize
+        size, kernel = kernels.padded(width + self.intercept, itemsize), self._kernel("dense")
         points = np.zeros((2, size), dtype)
         for j, point in enumerate((query.points[0], query.points[-1])):
             points[j, : point.size] = point
-        unit, block = chunk_multiple(width), kernels.block_rows(dtype.itemsize)
-        step, kernel = kernels.tile_rows(width, dtype.itemsize), self._kernel("dense")
+        unit, block, step = chunk_multiple(width), kernels.block_rows(itemsize), kernels.tile_rows(width, itemsize)
+        ask, points = self._ask(query, width, itemsize == 4), points.ravel()
 
-        def run(features: NDArray[Any], labels: NDArray[Any]) -> _Part:
-            rows, y = flat(features, dtype), flat(labels, np.dtype(np.float64))
-            out = sums.of(-(-len(y) // unit))
-            tallies = kernel(ask, rows, width, y, points.ravel(), unit, block, step, out)
-            return _Part(sums.own(out), len(y), *tallies)
+        def ready(rows: NDArray[Any], labels: NDArray[Any]) -> tuple[Any, ...] | None:
+            same = rows.dtype == dtype and rows.flags.c_contiguous
+            return copied(rows, labels) if same and _is_flat(labels) else None
 
-        return lambda features, labels: functools.partial(run, features, labels)
+        def copied(rows: NDArray[Any], labels: NDArray[Any]) -> tuple[Any, ...]:
+            return flat(rows, dtype), flat(labels, _FLOAT64)
 
-    def _sparse(self, query: Query, dtype: np.dtype[Any], width: int, sums: _Sums) -> Callable[..., Task]:
-        from dpsco.oracles.kernels.sparse import SPARSE_BLOCK
+        def run(arrays: Any, edges: Any, counter: Any, out: Array, tallies: Any) -> None:
+            kernel(ask, arrays[0], width, arrays[1], points, edges, counter, unit, block, step, out, tallies)
 
-        ask, kernel = self._ask(query, width, False), self._kernel("sparse")
+        grain = block if exact else unit
+        grain, most, most_copied = (
+            max(1, size // (width * itemsize * grain)) * grain for size in (_GRAIN_BYTES, _PIECE_BYTES, _COPIED_BYTES)
+        )
+        return _Kernel(ready, copied, run, unit, grain, most, most_copied)
+
+    def _sparse(self, query: Query, dtype: np.dtype[Any], rows: CsrRows, exact: bool) -> _Kernel:
+        width, kernel = rows.shape[1], self._kernel("sparse")
+        ask = self._ask(replace(query, grid=_finest(query)), width, False)
         points = np.zeros((width + 1, 2), dtype)
         for j, point in enumerate((query.points[0], query.points[-1])):
             points[: point.size, j] = point
+        points = points.ravel()
 
-        def run(features: CsrRows, labels: NDArray[Any]) -> _Part:
-            y, parts = (
-                flat(labels, np.dtype(np.float64)),
-                (flat(part, part.dtype) for part in _standard(features, dtype)),
-            )
-            out = sums.of(-(-len(y) // SPARSE_BLOCK))
-            tallies = kernel(ask, *parts, y, points.ravel(), *_zeros(width), out)
-            return _Part(sums.own(out), len(y), *tallies)
+        def ready(rows: CsrRows, labels: NDArray[Any]) -> tuple[Any, ...] | None:
+            same = rows.data.dtype == dtype and rows.indices.dtype == rows.indptr.dtype
+            return copied(rows, labels) if same and rows.indices.dtype in _INDICES and _is_flat(labels) else None
 
-        return lambda features, labels: functools.partial(run, features, labels)
+        def copied(rows: CsrRows, labels: NDArray[Any]) -> tuple[Any, ...]:
+            return *(flat(part, part.dtype) for part in _standard(rows, dtype)), flat(labels, _FLOAT64)
+
+        def run(arrays: Any, edges: Any, counter: Any, out: Array, tallies: Any) -> None:
+            kernel(ask, *arrays, points, _zeros(width), edges, counter, CHUNK_ROWS, out, tallies)
+
+        if not exact:
+            return _Kernel(ready, copied, run, CHUNK_ROWS, CHUNK_ROWS, CHUNK_ROWS, CHUNK_ROWS)
+        # Each piece fetches points and sums into the cache anew: it should use them several times.
+        grain = min(CHUNK_ROWS, max(256, _USES * width // rows.mean_width))
+        longest = max(4 * grain, _PIECE_VALUES // rows.mean_width)
+        return _Kernel(ready, copied, run, CHUNK_ROWS, grain, longest, longest)
 
     def _ask(self, query: Query, width: int, single: bool) -> Array:
         from dpsco.oracles.kernels.slopes import CUSTOM, KINDS
@@ -164,17 +212,15 @@ class FusedOracle:
         parameter = getattr(self.loss, "label_bound", getattr(self.loss, "width", 0.0))
         return ask_of(query, width, single, kind=kind, parameter=parameter, intercept=self.intercept)
 
-    def _load(self, nothing: Task, kind: Any) -> None:
-        """Load or compile a kernel by a task without rows, once in a process; say so if it takes long."""
-        if (self.slope, kind) in _LOADED:
-            return
+    def _load(self, kernel: _Kernel, nothing: Any) -> None:
+        """Load or compile a kernel by a call without rows, once in a process; say so if it takes long."""
         message = "dpsco: compiling kernels for this machine; later processes find them in the cache."
         timer = threading.Timer(_PATIENCE, logging.getLogger("dpsco").warning, (message,))
         timer.daemon = True
         timer.start()
-        nothing()
+        arrays, edges = kernel.copied(nothing, np.empty(0)), np.zeros(1, np.int64)
+        kernel.run(arrays, edges, np.zeros(1, np.int64), np.zeros((1, 1)), np.zeros(8, np.int64))
         timer.cancel()
-        _LOADED.add((self.slope, kind))
 
     def _kernel(self, name: str) -> Any:
         from dpsco.oracles.kernels.custom import kernels
@@ -182,9 +228,56 @@ class FusedOracle:
         return kernels(self.slope)[name]
 
 
-def _plain(oracle: LinearOracle, query: Query, batch: Batch) -> _Part:
-    answer = oracle.answer(query, batch)
-    return _Part(answer.total[None], answer.rows, answer.clipped_rows, answer.zeroed_rows)
+class _Pieces:
+    """Rows of a chunk, cut into pieces that threads take one after the other; shorter towards the end of the round."""
+
+    def __init__(self, kernel: _Kernel, rows: Any, labels: NDArray[Any], sums: _Sums, left: int, threads: int) -> None:
+        self._kernel, self._rows, self._labels, self._sums = kernel, rows, labels, sums
+        self._arrays = kernel.ready(rows, labels)
+        most = kernel.most if self._arrays is not None else kernel.most_copied
+        self._edges = _edges(len(labels), left, kernel.grain, most, threads)
+        self._counter, self._next = np.zeros(1, np.int64), itertools.count()
+        self._apart = None if sums.exact else np.zeros((-(-len(labels) // kernel.unit), sums.size))
+
+    def __call__(self, thread: int) -> None:
+        kernel, edges, tallies = self._kernel, self._edges, self._sums.tallies[thread]
+        out = self._sums.of(thread) if self._apart is None else self._apart
+        if self._arrays is not None:
+            kernel.run(self._arrays, edges, self._counter, out, tallies)
+            return
+        while (i := next(self._next)) < len(edges) - 1:
+            start, stop = int(edges[i]), int(edges[i + 1])
+            arrays = kernel.copied(self._rows[start:stop], self._labels[start:stop])
+            own = out if self._apart is None else out[start // kernel.unit :]
+            kernel.run(arrays, np.array([0, stop - start]), np.zeros(1, np.int64), own, tallies)
+
+    def add_to(self, answer: Clipped) -> None:
+        """Add the sums that stayed apart, in their order."""
+        for total in () if self._apart is None else self._apart:
+            answer.total += total
+
+
+def _finest(query: Query) -> float:
+    """The finest grid on which sums of the round are exact: rounding each product to it costs no accuracy."""
+    if query.grid == 0.0 or math.isinf(query.clip):
+        return query.grid
+    return min(query.grid, 2.0 ** (math.frexp(max(1, query.size) * query.clip)[1] - 51))
+
+
+def _spans(rows: int, kernel: _Kernel, threads: int, exact: bool) -> Iterator[tuple[int, int]]:
+    """A chunk at once, or as many units as threads: sums that stay apart are not to fill the memory."""
+    size = rows if exact else 2 * threads * kernel.unit
+    for start in range(0, rows, max(1, size)):
+        yield start, min(start + size, rows)
+
+
+def _edges(rows: int, left: int, grain: int, most: int, threads: int) -> NDArray[np.int64]:
+    """Cuts of ``rows`` rows, ``left`` of the round to go: a share of those for each piece, so that all end together."""
+    edges = [0]
+    while (at := edges[-1]) < rows:
+        size = min(most, max(grain, (left - at) // (2 * threads * grain) * grain))
+        edges.append(min(at + size, rows))
+    return np.array(edges)
 
 
 def ask_of(query: Query, width: int, single: bool, *, kind: int, parameter: float, intercept: bool) -> Array:
@@ -201,14 +294,13 @@ def ask_of(query: Query, width: int, single: bool, *, kind: int, parameter: floa
 
 def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:
     """float32 for rows that float32 holds exactly, if clip and points are far from the ends of its range."""
-    size = max(float(np.max(np.abs(point), initial=0.0)) for point in query.points)
+    size = max(float(np.abs(point).max(initial=0.0)) for point in query.points)
     fits = size < _FLOAT32_RANGE and (1 / _FLOAT32_RANGE <= query.clip <= _FLOAT32_RANGE or math.isinf(query.clip))
     return np.dtype(np.float32 if fits and np.can_cast(given, np.float32, "safe") else np.float64)
 
 
-def _task_rows(width: int, itemsize: int) -> int:
-    unit = chunk_multiple(width)
-    return max(1, _TASK_BYTES // (width * itemsize * unit)) * unit
+def _is_flat(array: NDArray[Any]) -> bool:
+    return array.dtype == _FLOAT64 and array.flags.c_contiguous
 
 
 def flat(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -239,9 +331,9 @@ def _standard(features: CsrRows, dtype: np.dtype[Any]) -> tuple[NDArray[Any], ND
     return features.data, features.indices.astype(wide, copy=False), features.indptr.astype(wide, copy=False)
 
 
-def _zeros(width: int) -> tuple[Array, Array]:
+def _zeros(width: int) -> Array:
     """This thread's working memory of the sparse kernel, which leaves it zero."""
     if getattr(_MEMORY, "width", None) != width:
-        _MEMORY.width, _MEMORY.zeros = width, (np.zeros(width + 1), np.zeros(width))
-    zeros: tuple[Array, Array] = _MEMORY.zeros
+        _MEMORY.width, _MEMORY.zeros = width, np.zeros(width)
+    zeros: Array = _MEMORY.zeros
     return zeros

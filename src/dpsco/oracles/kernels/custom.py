@@ -21,7 +21,7 @@ def kernels(slope: Callable[[float, float], float] | None) -> dict[str, Any]:
         return {"dense": dense.dense, "sparse": sparse.sparse}
     one = slope if hasattr(slope, "py_func") else njit(slope)
 
-    def user_slopes(kind: int, width: float, scores: Any, labels: Any, count: int, out: Any, bits: Any) -> None:
+    def user_slopes(kind: int, width: float, scores: Any, labels: Any, count: int, out: Any) -> None:
         for i in range(count):
             out[i] = one(scores[i], labels[i])
 

@@ -1,8 +1,10 @@
 """Dense rows, one read of memory: two scores and the norm, the factor, the sum, while the rows are in the cache.
 
-For each tile of rows: scores in vectors of 64 bytes, four rows abreast; factors (slopes.py); then the chain
+For each tile of rows: scores in vectors of 64 bytes, four rows abreast; factors (slopes.py); then, eight at a time,
 
-    sum_j <- fma(c_i, a_ij, sum_j)        for the rows i of the block, in order.
+    sum_j <- fma(c_3, a_3j, .. fma(c_0, a_0j, sum_j)) + fma(c_7, a_7j, .. fma(c_4, a_4j, 0)).
+
+Threads take pieces of rows from one counter until none is left, so they end together however late one of them began.
 
 Guarantee
     * |c_i| ||a_i|| <= clip in exact arithmetic. float32: each lane adds at most SEGMENT/16 + 1 squares and its total
@@ -22,7 +24,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from dpsco.oracles.kernels.simd import BYTES, add_totals, fma, lanes, load, load_some, prefetch, spread, store
+from dpsco.oracles.kernels.simd import BYTES, add_totals, claim, fma, lanes, load, load_some, prefetch, spread, store
 from dpsco.oracles.kernels.slopes import CAREFUL, FAST, OPTIONS, TILE, as_ask, careful_factor, factors, new_tile
 
 __all__ = ["block_rows", "dense", "four_scores", "padded", "tile_rows"]
@@ -103,35 +105,30 @@ def add_eight(rows: Any, b: int, at: Any, c: Any, k: int, width: int, total: Any
     c4, c5, c6, c7 = spread(c[k + 4]), spread(c[k + 5]), spread(c[k + 6]), spread(c[k + 7])
     b0, b1, b2, b3 = b + at[k], b + at[k + 1], b + at[k + 2], b + at[k + 3]
     b4, b5, b6, b7 = b + at[k + 4], b + at[k + 5], b + at[k + 6], b + at[k + 7]
+    zero, one = spread(rows.dtype.type(0)), spread(rows.dtype.type(1))
     j = 0
     while j < whole:
         for r in range(8):
             prefetch(rows, ahead + 8 * j + r * lanes(rows))
-        v = fma(c0, load(rows, b0 + j), load(total, j))
-        v = fma(c1, load(rows, b1 + j), v)
-        v = fma(c2, load(rows, b2 + j), v)
-        v = fma(c3, load(rows, b3 + j), v)
-        v = fma(c4, load(rows, b4 + j), v)
-        v = fma(c5, load(rows, b5 + j), v)
-        v = fma(c6, load(rows, b6 + j), v)
-        store(total, j, fma(c7, load(rows, b7 + j), v))
+        v, w = load(total, j), zero
+        v, w = fma(c0, load(rows, b0 + j), v), fma(c4, load(rows, b4 + j), w)
+        v, w = fma(c1, load(rows, b1 + j), v), fma(c5, load(rows, b5 + j), w)
+        v, w = fma(c2, load(rows, b2 + j), v), fma(c6, load(rows, b6 + j), w)
+        v, w = fma(c3, load(rows, b3 + j), v), fma(c7, load(rows, b7 + j), w)
+        store(total, j, fma(w, one, v))
         j += lanes(rows)
     if whole < width:
         m = width - whole
-        v = fma(c0, load_some(rows, b0 + j, m), load(total, j))
-        v = fma(c1, load_some(rows, b1 + j, m), v)
-        v = fma(c2, load_some(rows, b2 + j, m), v)
-        v = fma(c3, load_some(rows, b3 + j, m), v)
-        v = fma(c4, load_some(rows, b4 + j, m), v)
-        v = fma(c5, load_some(rows, b5 + j, m), v)
-        v = fma(c6, load_some(rows, b6 + j, m), v)
-        store(total, j, fma(c7, load_some(rows, b7 + j, m), v))
+        v, w = load(total, j), zero
+        v, w = fma(c0, load_some(rows, b0 + j, m), v), fma(c4, load_some(rows, b4 + j, m), w)
+        v, w = fma(c1, load_some(rows, b1 + j, m), v), fma(c5, load_some(rows, b5 + j, m), w)
+        v, w = fma(c2, load_some(rows, b2 + j, m), v), fma(c6, load_some(rows, b6 + j, m), w)
+        v, w = fma(c3, load_some(rows, b3 + j, m), v), fma(c7, load_some(rows, b7 + j, m), w)
+        store(total, j, fma(w, one, v))
 
 
 @njit(**OPTIONS)
-def careful_row(
-    ask: Any, tile: Any, rows: Any, at: int, width: int, points: Any, stride: int, label: float, out: Any
-) -> Any:
+def careful_row(ask: Any, rows: Any, at: int, width: int, points: Any, stride: int, label: float, out: Any) -> Any:
     """Add c a of one row in float64; (clipped, zeroed). The norm is taken of the row scaled by a power of two."""
     largest = 1.0 if ask.intercept else 0.0
     for j in range(width):
@@ -149,7 +146,7 @@ def careful_row(
         square += (a * scale) * (a * scale)
     if ask.intercept:
         score_0, score_1, square = score_0 + points[width], score_1 + points[stride + width], square + scale * scale
-    c, over, zeroed = careful_factor(ask, tile, score_0, score_1, math.sqrt(square) / scale, label, width)
+    c, over, zeroed = careful_factor(ask, score_0, score_1, math.sqrt(square) / scale, label, width)
     if c != 0.0:
         for j in range(width):
             out[j] += c * np.float64(rows[at + j])
@@ -189,56 +186,74 @@ def flush(ask: Any, width: int, total: Any, extra: Any, careful: bool, out: Any)
 
 @njit(**OPTIONS)
 def dense(
-    asked: Any, rows: Any, width: int, labels: Any, points: Any, unit: int, block: int, step: int, out: Any
-) -> Any:
-    """Add rounded block sums to ``out``: those of rows unit k .. unit (k + 1) to out[k], or all to its only row.
+    asked: Any,
+    rows: Any,
+    width: int,
+    labels: Any,
+    points: Any,
+    edges: Any,
+    counter: Any,
+    unit: int,
+    block: int,
+    step: int,
+    out: Any,
+    tallies: Any,
+) -> None:
+    """Take pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left.
 
-    Returns how many rows were clipped, and how many counted as zero rows.
+    Adds rounded block sums to ``out``, those of rows unit k .. unit (k + 1) to out[k], or all to its only row; and to
+    ``tallies`` how many rows were clipped, and how many counted as zero rows.
     """
     ask, stride = as_ask(asked), points.size // 2
     total, extra = np.zeros(stride, rows.dtype), np.zeros(width + 1)
     tile = new_tile(rows)
     every, at, chosen = np.arange(TILE) * width, np.zeros(TILE + 8, np.intp), np.zeros(TILE + 8, rows.dtype)
     clipped, zeroed, careful = 0, 0, False
-    for start in range(0, labels.size, block):
-        end = min(start + block, labels.size)
-        for first in range(start, end, step):
-            count = min(step, end - first)
-            tile.scores[:] = 0.0
-            for k in range(0, count, 4):
-                b0, b1 = (first + k) * width, (first + min(k + 1, count - 1)) * width
-                b2, b3 = (first + min(k + 2, count - 1)) * width, (first + min(k + 3, count - 1)) * width
-                four_scores(rows, b0, b1, b2, b3, width, points, stride, tile.scores, k)
-            if ask.intercept:
-                for k in range(count):
-                    tile.scores[k] += points[width]
-                    tile.scores[TILE + k] += points[stride + width]
-                    tile.scores[2 * TILE + k] += 1.0
-            used, over = factors(ask, tile, labels[first:end], count)
-            clipped += over
-            if used == count and count % 8 == 0:
-                for k in range(0, count, 8):
-                    add_eight(rows, first * width, every, tile.factors, k, width, total, (first + step + k) * width)
+    piece = claim(counter)
+    while piece < len(edges) - 1:
+        for start in range(edges[piece], edges[piece + 1], block):
+            end = min(start + block, edges[piece + 1])
+            for first in range(start, end, step):
+                count = min(step, end - first)
+                # Rows of the next tile, while they are of this piece: what comes after it is another thread's.
+                ahead = min(first + step, edges[piece + 1] - count)
+                tile.scores[:] = 0.0
+                for k in range(0, count, 4):
+                    b0, b1 = (first + k) * width, (first + min(k + 1, count - 1)) * width
+                    b2, b3 = (first + min(k + 2, count - 1)) * width, (first + min(k + 3, count - 1)) * width
+                    four_scores(rows, b0, b1, b2, b3, width, points, stride, tile.scores, k)
                 if ask.intercept:
                     for k in range(count):
-                        extra[width] += tile.factors[k]
-                continue
-            used = 0
-            for k in range(count):
-                if tile.state[k] == FAST:
-                    at[used], chosen[used] = every[k], tile.factors[k]
-                    used += 1
+                        tile.scores[k] += points[width]
+                        tile.scores[TILE + k] += points[stride + width]
+                        tile.scores[2 * TILE + k] += 1.0
+                used, over = factors(ask, tile, labels[first:end], count)
+                clipped += over
+                if used == count and count % 8 == 0:
+                    for k in range(0, count, 8):
+                        add_eight(rows, first * width, every, tile.factors, k, width, total, (ahead + k) * width)
                     if ask.intercept:
-                        extra[width] += tile.factors[k]
-                elif tile.state[k] == CAREFUL:
-                    row = (first + k) * width
-                    over, zero = careful_row(ask, tile, rows, row, width, points, stride, labels[first + k], extra)
-                    careful, clipped, zeroed = True, clipped + over, zeroed + zero
-            if used:
-                for k in range(used, used + 8):  # whole groups of eight: 0 times the last row adds nothing
-                    at[k], chosen[k] = at[used - 1], 0.0
-            for k in range(0, used, 8):
-                add_eight(rows, first * width, at, chosen, k, width, total, (first + step + k) * width)
-        flush(ask, width, total, extra, careful, out[(start // unit) % len(out)])
-        careful = False
-    return clipped, zeroed
+                        for k in range(count):
+                            extra[width] += tile.factors[k]
+                    continue
+                used = 0
+                for k in range(count):
+                    if tile.state[k] == FAST:
+                        at[used], chosen[used] = every[k], tile.factors[k]
+                        used += 1
+                        if ask.intercept:
+                            extra[width] += tile.factors[k]
+                    elif tile.state[k] == CAREFUL:
+                        row = (first + k) * width
+                        over, zero = careful_row(ask, rows, row, width, points, stride, labels[first + k], extra)
+                        careful, clipped, zeroed = True, clipped + over, zeroed + zero
+                if used:
+                    for k in range(used, used + 8):  # whole groups of eight: 0 times the last row adds nothing
+                        at[k], chosen[k] = at[used - 1], 0.0
+                for k in range(0, used, 8):
+                    add_eight(rows, first * width, at, chosen, k, width, total, (ahead + k) * width)
+            flush(ask, width, total, extra, careful, out[(start // unit) % len(out)])
+            careful = False
+        piece = claim(counter)
+    tallies[0] += clipped
+    tallies[1] += zeroed

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from dpsco.oracles.kernels.dense import four_scores
-from dpsco.oracles.kernels.simd import lanes
-from dpsco.oracles.kernels.slopes import CAREFUL, FAST, OPTIONS, TILE, as_ask, exponentials
+from dpsco.oracles.kernels.dense import SEGMENT
+from dpsco.oracles.kernels.simd import add_totals, fma, lanes, load, load_some, spread
+from dpsco.oracles.kernels.slopes import CAREFUL, FAST, OPTIONS, as_ask, exponential
 
 __all__ = ["class_factors", "settle", "squares"]
 
@@ -18,13 +18,30 @@ __all__ = ["class_factors", "settle", "squares"]
 @njit(**OPTIONS)
 def squares(rows: Any, width: int, out: Any) -> None:
     """||a||^2 of every row, with the error of the dense kernel's."""
-    points, scores = np.zeros(width + lanes(rows), rows.dtype), np.zeros(3 * TILE)
-    last = len(out) - 1
+    four, last, whole = np.zeros(4), len(out) - 1, width - width % lanes(rows)
+    nothing = spread(np.zeros(1, rows.dtype)[0])
     for k in range(0, len(out), 4):
         b0, b1, b2, b3 = k * width, min(k + 1, last) * width, min(k + 2, last) * width, min(k + 3, last) * width
-        scores[2 * TILE : 2 * TILE + 4] = 0.0
-        four_scores(rows, b0, b1, b2, b3, width, points, 0, scores, 0)
-        out[k : k + 4] = scores[2 * TILE : 2 * TILE + min(4, len(out) - k)]
+        four[:] = 0.0
+        start = 0
+        while True:
+            stop = min(whole, start + SEGMENT)
+            q0 = q1 = q2 = q3 = nothing
+            j = start
+            while j < stop:
+                a, b, c, d = load(rows, b0 + j), load(rows, b1 + j), load(rows, b2 + j), load(rows, b3 + j)
+                q0, q1, q2, q3 = fma(a, a, q0), fma(b, b, q1), fma(c, c, q2), fma(d, d, q3)
+                j += lanes(rows)
+            if stop == whole and whole < width:
+                m = width - whole
+                a, b = load_some(rows, b0 + j, m), load_some(rows, b1 + j, m)
+                c, d = load_some(rows, b2 + j, m), load_some(rows, b3 + j, m)
+                q0, q1, q2, q3 = fma(a, a, q0), fma(b, b, q1), fma(c, c, q2), fma(d, d, q3)
+            add_totals(four, 0, q0, q1, q2, q3)
+            start = stop
+            if stop == whole:
+                break
+        out[k : k + 4] = four[: min(4, len(out) - k)]
 
 
 @njit(**OPTIONS)
@@ -32,7 +49,7 @@ def class_factors(asked: Any, scores: Any, square: Any, labels: Any, c: Any, sta
     """c, clipped, of every row from both points' scores (rows x 2K), FAST or CAREFUL; how many were clipped."""
     ask, clipped = as_ask(asked), 0
     rows, k = c.shape
-    shifted, wide, bits = np.empty(2 * k * rows), np.empty(2 * k * rows), np.empty(2 * k * rows, np.int64)
+    shifted, wide = np.empty(2 * k * rows), np.empty(2 * k * rows)
     for i in range(rows):
         for start in (0, k):
             largest = np.float64(scores[i, start])
@@ -40,7 +57,8 @@ def class_factors(asked: Any, scores: Any, square: Any, labels: Any, c: Any, sta
                 largest = max(largest, np.float64(scores[i, j]))
             for j in range(start, start + k):
                 shifted[2 * k * i + j] = scores[i, j] - largest
-    exponentials(shifted, 1.0, shifted.size, wide, bits)
+    for i in range(shifted.size):
+        wide[i] = exponential(shifted[i])
     for i in range(rows):
         e, s = wide[2 * k * i : 2 * k * (i + 1)], shifted[2 * k * i : 2 * k * (i + 1)]
         finite, sum_0, sum_1 = True, 0.0, 0.0

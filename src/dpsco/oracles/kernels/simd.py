@@ -6,6 +6,8 @@
     spread(s)           s in every lane                   fma(x, y, z)      x y + z, rounded once
     add_totals(out, i, v, w, x, y)    out[i : i + 4] += lane sums of v, w, x, y, in float64
     prefetch(a, i)      a hint that the cache line of a[i] is wanted soon
+    power_of_two(k)     2^k of a number k without fraction, -1022 <= k <= 1023
+    claim(a)            a[0], and a[0] + 1 in its place, for one thread at a time
 
 Guarantee: the order of every addition is the one written, on any processor (LLVM splits the vectors where registers
 are shorter), so error bounds can be counted and equal inputs give equal bits. A sum of four vectors' lanes adds
@@ -23,7 +25,19 @@ from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
-__all__ = ["BYTES", "add_totals", "fma", "lanes", "load", "load_some", "prefetch", "spread", "store"]
+__all__ = [
+    "BYTES",
+    "add_totals",
+    "claim",
+    "fma",
+    "lanes",
+    "load",
+    "load_some",
+    "power_of_two",
+    "prefetch",
+    "spread",
+    "store",
+]
 
 BYTES = 64
 _INT32 = ir.IntType(32)
@@ -134,22 +148,24 @@ def fma(typing: Any, x: Any, y: Any, z: Any) -> Any:
 def add_totals(typing: Any, out: Any, i: Any, v: Any, w: Any, x: Any, y: Any) -> Any:
     n = v.lanes
 
-    def pairs(builder: Any, first: Any, second: Any) -> Any:
-        """Sums of neighbouring lanes: those of ``first``, then those of ``second``."""
-        size = 2 * first.type.count
-        even = builder.shuffle_vector(first, second, _lanes(range(0, size, 2)))
-        return builder.fadd(even, builder.shuffle_vector(first, second, _lanes(range(1, size, 2))))
+    even, odd = ((0, 4, 1, 5), (2, 6, 3, 7)) if n == 16 else ((0, 4, 2, 6), (1, 5, 3, 7))  # what one instruction does
 
-    def halves(builder: Any, vector: Any) -> Any:
-        size = vector.type.count
-        even = builder.shuffle_vector(vector, vector, _lanes(range(0, size, 2)))
-        return builder.fadd(even, builder.shuffle_vector(vector, vector, _lanes(range(1, size, 2))))
+    def added(builder: Any, first: Any, second: Any, one: Any, two: Any) -> Any:
+        return builder.fadd(
+            builder.shuffle_vector(first, second, _lanes(one)), builder.shuffle_vector(first, second, _lanes(two))
+        )
+
+    def folded(builder: Any, vector: Any) -> Any:
+        """Four lanes, by adding halves."""
+        while (size := vector.type.count) > 4:
+            vector = added(builder, vector, vector, range(size // 2), range(size // 2, size))
+        return vector
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, index, *vectors = arguments
-        sums = pairs(builder, pairs(builder, *vectors[:2]), pairs(builder, *vectors[2:]))
-        while sums.type.count > 4:
-            sums = halves(builder, sums)
+        v, w, x, y = (folded(builder, vector) for vector in vectors)
+        v, x = added(builder, v, w, even, odd), added(builder, x, y, even, odd)
+        sums = added(builder, v, x, (0, 1, 4, 5), (2, 3, 6, 7))
         four = ir.VectorType(ir.DoubleType(), 4)
         if n == 16:
             sums = builder.fpext(sums, four)
@@ -170,3 +186,23 @@ def prefetch(typing: Any, a: Any, i: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(a, i), generate
+
+
+@intrinsic
+def power_of_two(typing: Any, k: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        integer = ir.IntType(64)
+        exponent = builder.add(builder.fptosi(arguments[0], integer), ir.Constant(integer, 1023))
+        return builder.bitcast(builder.shl(exponent, ir.Constant(integer, 52)), ir.DoubleType())
+
+    return types.float64(types.float64), generate
+
+
+@intrinsic
+def claim(typing: Any, a: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        integer = ir.IntType(64)
+        address = _address(context, builder, a, arguments[0], ir.Constant(integer, 0), integer)
+        return builder.atomic_rmw("add", address, ir.Constant(integer, 1), "monotonic")
+
+    return types.int64(a), generate

@@ -15,6 +15,8 @@ import numpy as np
 from numba import njit
 
 from dpsco.oracles.clipping import LARGEST_NORM, SMALLEST_NORM
+from dpsco.oracles.kernels.renewal import renew
+from dpsco.oracles.kernels.simd import power_of_two
 
 __all__ = [
     "CAREFUL",
@@ -72,7 +74,6 @@ class Tile(NamedTuple):
     """<a, x_0>, <a, x_1> and ||a||^2 of each row: three times TILE numbers."""
     slopes_0: Any
     slopes_1: Any
-    bits: Any
     factors: Any
     """c of each row, in the type of the rows."""
     state: Any
@@ -87,31 +88,26 @@ _MOST_NORM = 2.0**60
 
 
 @njit(**OPTIONS)
-def exponentials(values: Any, sign: float, count: int, out: Any, bits: Any) -> None:
-    """exp(sign value), to 2 ulp: 2^k times a Taylor polynomial on [-ln 2 / 2, ln 2 / 2], without a branch."""
-    for i in range(count):
-        t = min(max(sign * values[i], -700.0), 700.0)
-        k = np.rint(t * _LOG2_E)
-        r = (t - k * _LN2_HIGH) - k * _LN2_LOW
-        r2 = r * r
-        low = (1.0 + r) + r2 * (1 / 2 + r * (1 / 6))
-        middle = (1 / 24 + r * (1 / 120)) + r2 * (1 / 720 + r * (1 / 5040))
-        high = (1 / 40320 + r * (1 / 362880)) + r2 * (1 / 3628800 + r * (1 / 39916800) + r2 * (1 / 479001600))
-        r4 = r2 * r2
-        out[i] = low + r4 * (middle + r4 * high)
-        bits[i] = (np.int64(k) + 1023) << 52
-    powers = bits.view(np.float64)
-    for i in range(count):
-        out[i] *= powers[i]
+def exponential(value: float) -> float:
+    """exp(value), to 2 ulp: 2^k times a Taylor polynomial on [-ln 2 / 2, ln 2 / 2]; finite for anything."""
+    t = value if value < 700.0 else 700.0
+    t = t if t > -700.0 else -700.0
+    k = np.rint(t * _LOG2_E)
+    r = (t - k * _LN2_HIGH) - k * _LN2_LOW
+    r2 = r * r
+    low = (1.0 + r) + r2 * (1 / 2 + r * (1 / 6))
+    middle = (1 / 24 + r * (1 / 120)) + r2 * (1 / 720 + r * (1 / 5040))
+    high = (1 / 40320 + r * (1 / 362880)) + r2 * (1 / 3628800 + r * (1 / 39916800) + r2 * (1 / 479001600))
+    r4 = r2 * r2
+    return (low + r4 * (middle + r4 * high)) * power_of_two(k)
 
 
 @njit(**OPTIONS)
-def slopes(kind: int, width: float, scores: Any, labels: Any, count: int, out: Any, bits: Any) -> None:
+def slopes(kind: int, width: float, scores: Any, labels: Any, count: int, out: Any) -> None:
     """d loss / d score of ``count`` rows; ``width`` is the loss's one parameter."""
     if kind == LOGISTIC:
-        exponentials(scores, -1.0, count, out, bits)
         for i in range(count):
-            out[i] = 1.0 / (1.0 + out[i]) - labels[i]
+            out[i] = 1.0 / (1.0 + exponential(-scores[i])) - labels[i]
     elif kind == SQUARED:
         for i in range(count):
             out[i] = scores[i] - labels[i]
@@ -141,16 +137,17 @@ def as_ask(f: Any) -> Ask:
 @njit(**OPTIONS)
 def new_tile(like: Any) -> Tile:
     """Working memory for rows whose factors are of the type of ``like``."""
-    numbers = np.zeros(TILE), np.zeros(TILE), np.zeros(TILE, np.int64)
-    return Tile(np.zeros(3 * TILE), *numbers, np.zeros(TILE, like.dtype), np.zeros(TILE, np.uint8))
+    return Tile(
+        np.zeros(3 * TILE), np.zeros(TILE), np.zeros(TILE), np.zeros(TILE, like.dtype), np.zeros(TILE, np.uint8)
+    )
 
 
 @njit(**OPTIONS)
 def factors(ask: Any, tile: Any, labels: Any, count: int) -> tuple[int, int]:
     """c and state of ``count`` rows whose scores are in the tile; how many are fast, and how many of those clipped."""
     scores_0, scores_1, squares = tile.scores[:TILE], tile.scores[TILE : 2 * TILE], tile.scores[2 * TILE :]
-    slopes(ask.kind, ask.width, scores_0, labels, count, tile.slopes_0, tile.bits)
-    slopes(ask.kind, ask.width, scores_1, labels, count, tile.slopes_1, tile.bits)
+    slopes(ask.kind, ask.width, scores_0, labels, count, tile.slopes_0)
+    slopes(ask.kind, ask.width, scores_1, labels, count, tile.slopes_1)
     # Short loops over few arrays: LLVM makes vectors of those, and the order of the tests does not matter.
     c, norm = tile.slopes_0, tile.slopes_1
     for i in range(count):
@@ -174,7 +171,7 @@ def factors(ask: Any, tile: Any, labels: Any, count: int) -> tuple[int, int]:
 
 @njit(**OPTIONS)
 def careful_factor(
-    ask: Any, tile: Any, score_0: float, score_1: float, length: float, label: float, width: int
+    ask: Any, score_0: float, score_1: float, length: float, label: float, width: int
 ) -> tuple[float, int, int]:
     """c of one row in float64, whether it was clipped, whether it counts as a zero row (oracles.clipping once more)."""
     if not (length <= LARGEST_NORM) or not allowed(ask, label):
@@ -184,11 +181,11 @@ def careful_factor(
     one, out = np.empty(1), np.empty(1)
     labels = np.full(1, label)
     one[0] = score_0
-    slopes(ask.kind, ask.width, one, labels, 1, out, tile.bits)
+    slopes(ask.kind, ask.width, one, labels, 1, out)
     c = ask.weight_0 * out[0]
     if ask.weight_1 != 0.0:
         one[0] = score_1
-        slopes(ask.kind, ask.width, one, labels, 1, out, tile.bits)
+        slopes(ask.kind, ask.width, one, labels, 1, out)
         c += ask.weight_1 * out[0]
     norm = abs(c) * length
     if not (norm <= LARGEST_NORM) or math.isnan(score_0) or math.isnan(score_1):
@@ -197,3 +194,6 @@ def careful_factor(
     if norm > target:
         return c * (target / norm), 1, 0
     return c, 0, 0
+
+
+renew(factors.stats.cache_path)  # every kernel imports this file, and nothing is loaded before the first call

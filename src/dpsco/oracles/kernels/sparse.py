@@ -1,14 +1,17 @@
-"""Compressed sparse rows: gather both points' entries, factor, scatter, with the row still in the cache.
+"""Compressed sparse rows: gather both points' entries for a piece of rows, factors, then scatter the piece.
 
-The two points are interleaved, x_0[j], x_1[j], x_0[j + 1], ...: one cache line serves both scores. Sums are float64.
+The two points are interleaved, x_0[j], x_1[j], x_0[j + 1], ...: one cache line serves both scores. All the gathers of
+a piece come before its scatters, so that points and sums do not drive each other out of the cache. With a grid,
+products are rounded to a finer one, the finest on which sums of the whole round are exact: their order does not
+matter, each thread has one sum, and the rows of a round are one block. Without, each unit of rows is a block.
 
 Guarantee
     * A row is taken as it is only if its columns increase strictly and lie inside the matrix; any other row goes the
       careful way, where values stored twice for a column are added first (their norm would be wrong) and a row with a
       column outside the matrix counts as zero.
-    * |c| ||a|| <= clip in exact arithmetic (margin (width + 32) 2^-53); a block of 4096 rows has a summation error of
-      at most 4096 gamma_4097 clip = 2e-9 clip.
-Cost: one gather and one scatter for each stored value; for each block min(p, stored values) to round its sum.
+    * |c| ||a|| <= clip in exact arithmetic (margin (width + 32) 2^-53). With a grid a row's part of the sum is off by
+      at most sqrt(p) B 2^-51 clip, whatever the other rows are; without, a block of 4096 rows by 4096 gamma_4097 clip.
+Cost: one gather and one scatter for each stored value, which is read twice.
 """
 
 from __future__ import annotations
@@ -19,11 +22,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from dpsco.oracles.kernels.simd import claim
 from dpsco.oracles.kernels.slopes import CAREFUL, FAST, OPTIONS, TILE, as_ask, careful_factor, factors, new_tile
 
-__all__ = ["SPARSE_BLOCK", "sparse"]
-
-SPARSE_BLOCK = 4096
+__all__ = ["sparse"]
 
 
 @njit(**OPTIONS)
@@ -38,31 +40,62 @@ def increasing(indices: Any, start: int, stop: int, width: int) -> bool:
 
 
 @njit(**OPTIONS)
-def gather(data: Any, indices: Any, start: int, stop: int, points: Any) -> tuple[float, float, float]:
-    """<a, x_0>, <a, x_1> and ||a||^2, one value after the other: gathers of whole vectors are slower where it counts.
-
-    Unsigned indices spare the test for negative ones, here a third of the work.
-    """
-    score_0, score_1, square = 0.0, 0.0, 0.0
-    for k in range(np.uintp(start), np.uintp(stop)):
-        a, j = np.float64(data[k]), np.uintp(2) * np.uintp(indices[k])
-        score_0 += a * points[j]
-        score_1 += a * points[j + np.uintp(1)]
-        square += a * a
-    return score_0, score_1, square
+def all_increasing(indices: Any, ends: Any, first: int, count: int, width: int) -> bool:
+    """Whether ``increasing`` holds for ``count`` rows: one long loop, less what falls from a row to the next."""
+    start, stop = np.uintp(ends[first]), np.uintp(ends[first + count])
+    if start == stop:
+        return True
+    falls, outside = 0, 0
+    for k in range(start, stop - np.uintp(1)):
+        falls += indices[k] >= indices[k + np.uintp(1)]
+    for row in range(first, first + count):
+        own, after = np.uintp(ends[row]), np.uintp(ends[row + 1])
+        if own < after:
+            outside += (indices[own] < 0) | (indices[after - np.uintp(1)] >= width)
+            if after < stop:
+                falls -= indices[after - np.uintp(1)] >= indices[after]
+    return (falls == 0) & (outside == 0)
 
 
 @njit(**OPTIONS)
-def scatter(c: float, data: Any, indices: Any, start: int, stop: int, total: Any) -> None:
-    """total <- total + c a."""
+def gather(data: Any, indices: Any, start: int, stop: int, points: Any) -> tuple[float, float, float]:
+    """<a, x_0>, <a, x_1> and ||a||^2, one value after the other: gathers of whole vectors are slower where it counts.
+
+    Four sums of each, since an addition waits for the one before. Unsigned indices spare the test for negative ones.
+    """
+    s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = q0 = q1 = q2 = q3 = 0.0
+    k, end, one, two, three = np.uintp(start), np.uintp(stop), np.uintp(1), np.uintp(2), np.uintp(3)
+    while k + three < end:
+        a, b, c, d = (
+            np.float64(data[k]),
+            np.float64(data[k + one]),
+            np.float64(data[k + two]),
+            np.float64(data[k + three]),
+        )
+        i, j = two * np.uintp(indices[k]), two * np.uintp(indices[k + one])
+        s0, t0, q0 = s0 + a * points[i], t0 + a * points[i + one], q0 + a * a
+        s1, t1, q1 = s1 + b * points[j], t1 + b * points[j + one], q1 + b * b
+        i, j = two * np.uintp(indices[k + two]), two * np.uintp(indices[k + three])
+        s2, t2, q2 = s2 + c * points[i], t2 + c * points[i + one], q2 + c * c
+        s3, t3, q3 = s3 + d * points[j], t3 + d * points[j + one], q3 + d * d
+        k += two + two
+    while k < end:
+        a, i = np.float64(data[k]), two * np.uintp(indices[k])
+        s0, t0, q0 = s0 + a * points[i], t0 + a * points[i + one], q0 + a * a
+        k += one
+    return (s0 + s1) + (s2 + s3), (t0 + t1) + (t2 + t3), (q0 + q1) + (q2 + q3)
+
+
+@njit(**OPTIONS)
+def scatter(c: float, data: Any, indices: Any, start: int, stop: int, rounder: float, out: Any) -> None:
+    """out <- out + c a, each product rounded to the grid: (v + 3/2 2^52 grid) - 3/2 2^52 grid; as it is without one."""
     for k in range(np.uintp(start), np.uintp(stop)):
-        total[np.uintp(indices[k])] += c * data[k]
+        out[np.uintp(indices[k])] += (c * data[k] + rounder) - rounder
 
 
 @njit(**OPTIONS)
 def careful_row(
     ask: Any,
-    tile: Any,
     data: Any,
     indices: Any,
     start: int,
@@ -70,6 +103,7 @@ def careful_row(
     points: Any,
     label: float,
     merged: Any,
+    rounder: float,
     out: Any,
 ) -> Any:
     """Add c a of one row whatever its order, scale or repetitions; (clipped, zeroed). ``merged`` is and stays zero."""
@@ -101,73 +135,70 @@ def careful_row(
     if ask.intercept:
         score_0, score_1 = score_0 + points[2 * width], score_1 + points[2 * width + 1]
         square += scale * scale
-    c, over, zeroed = careful_factor(ask, tile, score_0, score_1, math.sqrt(square) / scale, label, width)
+    c, over, zeroed = careful_factor(ask, score_0, score_1, math.sqrt(square) / scale, label, width)
     if c != 0.0:
-        for k in range(count):
-            out[columns[k]] += c * values[k]
+        scatter(c, values, columns, 0, count, rounder, out)
         if ask.intercept:
-            out[width] += c
+            out[width] += (c + rounder) - rounder
     return over, zeroed
 
 
 @njit(**OPTIONS)
-def settle(total: Any, j: int, grid: float, out: Any) -> None:
-    """Round one coordinate of a block's sum into ``out`` and clear it."""
-    if total[j] != 0.0:
-        out[j] += np.rint(total[j] / grid) * grid if grid > 0.0 else total[j]
-        total[j] = 0.0
-
-
-@njit(**OPTIONS)
-def flush(ask: Any, indices: Any, start: int, stop: int, total: Any, out: Any) -> None:
-    """out <- out + round(block sum), and an empty block: by coordinate, or by stored value if those are fewer."""
-    width = len(total) - 1
-    if 2 * (stop - start) < width:
-        for k in range(start, stop):
-            if 0 <= indices[k] < width:
-                settle(total, indices[k], ask.grid, out)
-        if ask.intercept:
-            settle(total, width, ask.grid, out)
-        return
-    steps = 1.0 / ask.grid if ask.grid > 0.0 else 0.0  # both are powers of two: exact
-    for j in range(len(out)):
-        out[j] += np.rint(total[j] * steps) * ask.grid if ask.grid > 0.0 else total[j]
-        total[j] = 0.0
-
-
-@njit(**OPTIONS)
 def sparse(
-    asked: Any, data: Any, indices: Any, indptr: Any, labels: Any, points: Any, total: Any, merged: Any, out: Any
-) -> Any:
-    """Add rounded block sums to ``out``: that of block k to out[k], or all to its only row.
+    asked: Any,
+    data: Any,
+    indices: Any,
+    indptr: Any,
+    labels: Any,
+    points: Any,
+    merged: Any,
+    edges: Any,
+    counter: Any,
+    unit: int,
+    out: Any,
+    tallies: Any,
+) -> None:
+    """Take pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left.
 
-    ``total`` (width + 1 numbers) and ``merged`` (width) are working memory, zero before and after.
-    Returns how many rows were clipped, and how many counted as zero rows.
+    Adds contributions to ``out``, those of a piece inside rows unit k .. unit (k + 1) to out[k], or all to its only
+    row; and to ``tallies`` how many rows were clipped, and how many counted as zero rows. ``merged`` is and stays zero.
     """
-    ask, width = as_ask(asked), len(total) - 1
-    tile, ordered = new_tile(points[:0].astype(np.float64)), np.zeros(TILE, np.bool_)
+    ask, width = as_ask(asked), len(merged)
+    rounder = 1.5 * 2.0**52 * ask.grid
+    tile, longest = new_tile(points[:0].astype(np.float64)), 0
+    for piece in range(len(edges) - 1):
+        longest = max(longest, edges[piece + 1] - edges[piece])
+    c, state = np.empty(longest), np.empty(longest, np.uint8)
     clipped, zeroed = 0, 0
-    for start in range(0, labels.size, SPARSE_BLOCK):
-        end = min(start + SPARSE_BLOCK, labels.size)
+    piece = claim(counter)
+    while piece < len(edges) - 1:
+        start, end = edges[piece], edges[piece + 1]
+        own = out[(start // unit) % len(out)]
         for first in range(start, end, TILE):
             count = min(TILE, end - first)
+            ordered = all_increasing(indices, indptr, first, count, width)
             for k in range(count):
                 lo, hi = np.intp(indptr[first + k]), np.intp(indptr[first + k + 1])
-                ordered[k] = increasing(indices, lo, hi, width)
-                s, t, q = gather(data, indices, lo, hi, points) if ordered[k] else (0.0, 0.0, 0.0)
-                if ask.intercept:
-                    s, t, q = s + points[2 * width], t + points[2 * width + 1], q + 1.0
-                tile.scores[k], tile.scores[TILE + k], tile.scores[2 * TILE + k] = s, t, q if ordered[k] else np.nan
-            clipped += factors(ask, tile, labels[first:end], count)[1]
-            for k in range(count):
-                lo, hi = np.intp(indptr[first + k]), np.intp(indptr[first + k + 1])
-                if tile.state[k] == FAST:
-                    scatter(tile.factors[k], data, indices, lo, hi, total)
+                if ordered or increasing(indices, lo, hi, width):
+                    s, t, q = gather(data, indices, lo, hi, points)
                     if ask.intercept:
-                        total[width] += tile.factors[k]
-                elif tile.state[k] == CAREFUL:
-                    over, zero = careful_row(ask, tile, data, indices, lo, hi, points, labels[first + k], merged, total)
-                    clipped, zeroed = clipped + over, zeroed + zero
-        row = out[(start // SPARSE_BLOCK) % len(out)]
-        flush(ask, indices, np.intp(indptr[start]), np.intp(indptr[end]), total, row)
-    return clipped, zeroed
+                        s, t, q = s + points[2 * width], t + points[2 * width + 1], q + 1.0
+                else:
+                    s, t, q = 0.0, 0.0, np.nan
+                tile.scores[k], tile.scores[TILE + k], tile.scores[2 * TILE + k] = s, t, q
+            clipped += factors(ask, tile, labels[first:end], count)[1]
+            c[first - start : first - start + count] = tile.factors[:count]
+            state[first - start : first - start + count] = tile.state[:count]
+        for row in range(start, end):
+            lo, hi = np.intp(indptr[row]), np.intp(indptr[row + 1])
+            factor = c[row - start]
+            if state[row - start] == FAST:
+                scatter(factor, data, indices, lo, hi, rounder, own)
+                if ask.intercept:
+                    own[width] += (factor + rounder) - rounder
+            elif state[row - start] == CAREFUL:
+                over, zero = careful_row(ask, data, indices, lo, hi, points, labels[row], merged, rounder, own)
+                clipped, zeroed = clipped + over, zeroed + zero
+        piece = claim(counter)
+    tallies[0] += clipped
+    tallies[1] += zeroed
