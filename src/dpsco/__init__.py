@@ -17,6 +17,7 @@ from dpsco.errors import (
 from dpsco.mechanisms import Mechanism, mechanism
 from dpsco.oracles import LinearOracle, PerExample
 from dpsco.planning import Plan, Prediction
+from dpsco.planning.nonconvex import plan_network
 from dpsco.planning.rules import plan
 from dpsco.privacy.account import Account
 from dpsco.privacy.budget import Budget
@@ -94,6 +95,7 @@ __all__ = [
     "mechanism",
     "mu_of",
     "plan",
+    "plan_network",
     "stream",
     "train",
 ]
@@ -101,8 +103,15 @@ __all__ = [
 _ESTIMATORS = {"PrivacyLeakWarning", "PrivateLinearRegression", "PrivateLinearSVC", "PrivateLogisticRegression"}
 
 
+_ADAPTERS = {"jax", "torch"}
+
+
 def __getattr__(name: str) -> Any:
-    """Estimators load scikit-learn, so they load on first use."""
+    """Estimators load scikit-learn, and adapters the library they are for: on first use."""
+    if name in _ADAPTERS:
+        from importlib import import_module
+
+        return import_module(f"dpsco.{name}")
     if name in _ESTIMATORS:
         from dpsco import estimators
 

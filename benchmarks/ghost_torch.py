@@ -1,0 +1,146 @@
+"""Clipping the differences of a network in PyTorch: time and peak memory over two ordinary passes of the same batch.
+
+    python -m benchmarks ghost_torch
+    python -m benchmarks.ghost_torch --without-opacus
+
+Float32, batch 4096, two threads; an ordinary pass is forward and backward with parameter gradients, at each of the two
+points. "tight" has a clip that shortens every row, "loose" one that shortens few. vmap and Opacus form the gradient of
+every row: they take a sixteenth of the batch, in parts that fit, and their time is multiplied. Memory is what a process
+of its own needs above the model and the rows, the batch read as ``train`` would.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import dpsco.torch
+from benchmarks.speed import interleaved, machine
+from benchmarks.speed_peers import HERE, TORCH, environment
+from dpsco.values import Batch, Query
+
+ROWS, PART = 4096, 16
+
+
+def network(name: str) -> nn.Module:
+    """784-1024-1024-10, or two convolutions and two linear layers."""
+    torch.manual_seed(0)
+    if name == "mlp":
+        return nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 28, 28)),
+        nn.Conv2d(1, 16, 5, stride=2, padding=2),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 5, stride=2, padding=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(32 * 7 * 7, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+    )
+
+
+def rows() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    return rng.random((ROWS, 784), dtype=np.float32), rng.integers(0, 10, ROWS)
+
+
+def cross_entropy(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(outputs, labels, reduction="none")
+
+
+def ways(name: str) -> dict[str, Callable[[], Any]]:
+    """The same batch, done in each way."""
+    model, (features, labels) = network(name), rows()
+    ghost = dpsco.torch.oracle(model, cross_entropy)
+    formed = dpsco.torch.oracle(model, cross_entropy, ghost=False, memory=1 << 30)
+    before = ghost.start
+    after = before + np.random.default_rng(1).normal(size=before.size) * 1e-3
+    other = ghost.load(after)
+    x, y = torch.from_numpy(features), torch.from_numpy(labels)
+
+    def ordinary() -> None:
+        for each in (model, other):
+            each.zero_grad(set_to_none=True)
+            cross_entropy(each(x), y).sum().backward()
+
+    def answer(oracle: Any, clip: float, part: int = 1) -> Callable[[], Any]:
+        query = Query(8, (after, before), (9.0, -8.0), clip, ROWS, grid=2.0**-30)
+        many = ROWS // part
+        return lambda: oracle.answer(query, Batch(8, [(features[:many], labels[:many])]))
+
+    return {
+        "two ordinary passes": ordinary,
+        "ghost, loose clip": answer(ghost, 100.0),
+        "ghost, tight clip": answer(ghost, 0.1),
+        "vmap": answer(formed, 100.0, PART),
+    }
+
+
+def peak_megabytes(name: str, way: str) -> float:
+    """Peak memory above what is there before, in a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.ghost_torch", "--peak", name, way]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True, cwd=HERE.parent).stdout)
+
+
+def _peak(name: str, way: str) -> None:
+    work = ways(name)[way]
+    features, labels = rows()
+    tiny = dpsco.torch.oracle(nn.Linear(4, 2), cross_entropy)  # what loads on first use is not the batch's
+    tiny.answer(Query(0, (tiny.start,), (1.0,), 1.0, 8), Batch(0, [(features[:8, :4], labels[:8] % 2)]))
+    Path("/proc/self/clear_refs").write_text("5")
+    base = _status("VmHWM")
+    work()
+    print(_status("VmHWM") - base)
+
+
+def _status(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+
+
+def opacus(name: str) -> float | None:
+    """Seconds of Opacus on a sixteenth of the batch; None if it cannot be installed or fails."""
+    python = environment(TORCH)
+    if python is None:
+        return None
+    command = [str(python), "opacus_difference.py", name, str(ROWS // PART)]
+    run = subprocess.run(command, cwd=HERE / "peers", capture_output=True, text=True, check=False, timeout=3600)
+    return float(run.stdout.split()[-1]) if run.returncode == 0 else None
+
+
+def main(*, with_opacus: bool = True, names: tuple[str, ...] = ("mlp", "cnn")) -> None:
+    torch.set_num_threads(2)
+    print(f"{machine()}, torch {torch.__version__}")
+    for name in names:
+        tasks = ways(name)
+        slow = tasks.pop("vmap")
+        seconds = interleaved(tasks)
+        start = time.perf_counter()
+        slow()
+        seconds["vmap"] = PART * (time.perf_counter() - start)
+        memory = {way: statistics.median(peak_megabytes(name, way) for _ in range(3)) for way in seconds}
+        base, room = seconds["two ordinary passes"], memory["two ordinary passes"]
+        print(f"\n{name}: {sum(p.numel() for p in network(name).parameters()):,} parameters, batch {ROWS}")
+        for way, took in seconds.items():
+            print(f"  {way:<22}{took / base:>7.2f}x time ({took:.3f} s){memory[way] / room:>8.2f}x memory", flush=True)
+        if with_opacus:
+            took = opacus(name)
+            words = "skipped: it cannot be installed here" if took is None else f"{PART * took / base:>7.2f}x time"
+            print(f"  {'Opacus':<22}{words}", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--peak"]:
+        _peak(*sys.argv[2:])
+    else:
+        main(with_opacus="--without-opacus" not in sys.argv)

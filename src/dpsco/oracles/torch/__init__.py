@@ -1,0 +1,1 @@
+"""Oracles of PyTorch models: per-example differences clipped without being formed, where a rule exists."""

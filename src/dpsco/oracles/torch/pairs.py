@@ -1,0 +1,73 @@
+"""The weighted difference of two points in the form that does not cancel.
+
+    w_0 g_0 a_0' + w_1 g_1 a_1'  =  e a_0' + (w_1 g_1) b',      e = w_0 g_0 + w_1 g_1,    b = a_1 - a_0
+
+for signals g, back-propagated to the output of a layer, and activations a, which entered it. At round t the weights
+are t + 1 and -t: the two products on the left are t times longer than their difference, e and b are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["difference", "differences", "pairs", "same"]
+
+Tensor = Any
+
+SMALLEST = 1e-140
+"""Entries below this count as 0: a square that underflows beside a long factor would hide a row from its norm."""
+
+
+def difference(weights: Sequence[float], values: Sequence[Tensor]) -> Tensor:
+    """sum_j w_j v_j in float64."""
+    total = values[0].to(torch.float64, copy=True).mul_(weights[0])
+    for weight, value in zip(weights[1:], values[1:], strict=True):
+        total.add_(value, alpha=weight)
+    return total
+
+
+def differences(
+    weights: Sequence[float], signals: Sequence[Tensor], activations: Sequence[Tensor]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The products whose sum is the difference: (e, a_0), then (w_j g_j, a_j - a_0) for each further point.
+
+    In the model's type, whose rounding the signals have anyway. The latter are left out where a layer has the same
+    input at both points, as the first one has.
+    """
+    e = weights[0] * signals[0]
+    for weight, signal in zip(weights[1:], signals[1:], strict=True):
+        e.add_(signal, alpha=weight)
+    yield e, activations[0]
+    for j in range(1, len(weights)):
+        if not same(activations[j], activations[0]):
+            yield weights[j] * signals[j], activations[j] - activations[0]
+
+
+def pairs(weights: Sequence[float], signals: Sequence[Tensor], activations: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """u (rows, K, out) and v (rows, K, in), float64, with sum_k u_k v_k' the difference.
+
+    Signals and activations have shape (rows, positions, .).
+    """
+    points = [0, *(j for j in range(1, len(weights)) if not same(activations[j], activations[0]))]
+    rows, positions, out = signals[0].shape
+    u = signals[0].new_empty((rows, len(points), positions, out), dtype=torch.float64)
+    v = u.new_empty((rows, len(points), positions, activations[0].shape[2]))
+    for k, j in enumerate(points):
+        u[:, k].copy_(signals[j]).mul_(weights[j])
+        v[:, k].copy_(activations[j])
+        if j > 0:
+            v[:, k].sub_(activations[0])
+    for j in range(1, len(weights)):
+        u[:, 0].add_(signals[j], alpha=weights[j])
+    if signals[0].dtype == torch.float64:  # numbers of narrower types have squares that float64 does not lose
+        u, v = (torch.nn.functional.hardshrink(values, SMALLEST) for values in (u, v))
+    return u.flatten(1, 2), v.flatten(1, 2)
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are views of the same memory in the same layout."""
+    places = [(t.data_ptr(), t.shape, t.stride(), t.dtype) for t in (one, other)]
+    return places[0] == places[1]
