@@ -5,7 +5,22 @@ from __future__ import annotations
 import runpy
 import sys
 
-NAMES = ("reference", "memory", "startup", "mechanisms", "planner", "speed", "files", "adult", "rates", "speed_peers")
+NAMES = (
+    "reference",
+    "memory",
+    "startup",
+    "mechanisms",
+    "planner",
+    "speed",
+    "files",
+    "adult",
+    "rates",
+    "federation",
+    "cluster",
+    "ghost_jax",
+    "speed_peers",
+    "ghost_torch",
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 __all__ = [
     "AccountError",
     "CheckpointError",
+    "ClusterError",
     "DataError",
     "DpscoError",
     "ExtraMissing",
@@ -54,6 +55,10 @@ class CheckpointError(DpscoError, RuntimeError):
 
 class AccountError(DpscoError, RuntimeError):
     """A run would overdraw the privacy account of its data set."""
+
+
+class ClusterError(DpscoError, RuntimeError):
+    """The cluster cannot go on; what was released is kept."""
 
 
 class ExtraMissing(DpscoError, ImportError):

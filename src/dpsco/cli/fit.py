@@ -15,7 +15,9 @@ from dpsco.errors import InvalidArgument, positive_integer
 if TYPE_CHECKING:
     from dpsco.data.columns import Columns
     from dpsco.data.files import Labels
+    from dpsco.planning.plan import Plan
     from dpsco.problem import Loss
+    from dpsco.training.result import Result
 
 __all__ = ["add_parser", "run"]
 
@@ -28,6 +30,7 @@ examples
   dpsco fit 'parts/*.csv' --label y --features age,hours --range age=0:100 --range hours=0:100 \\
       --categorical 'city=Lyon|Paris' --epsilon 1 --delta 1e-6 --out model.json --report page.html
   dpsco fit big/ --label y --epsilon 1 --delta 1e-6 --out model.json --checkpoint run --resume
+  dpsco fit s3://bucket/big --label y --epsilon 1 --delta 1e-6 --out model.json --cluster tls://scheduler:8786
 
 Scale columns with ranges you know beforehand (an age is between 0 and 100): that costs no privacy. Reading minima,
 maxima or means off the rows would. Exit codes: 0 done, 2 an argument or a file is wrong, 130 interrupted.
@@ -43,7 +46,7 @@ def add_parser(commands: Any) -> None:
         epilog=_TEACH,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("data", metavar="DATA", help="a file, a folder of files, or a quoted glob")
+    parser.add_argument("data", metavar="DATA", help="a file, a folder, a quoted glob, or s3://bucket/folder")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where to write the model (JSON)")
     promise = parser.add_argument_group("the promise")
     promise.add_argument("--epsilon", type=float, required=True, help="privacy loss: 1 is strong, 10 is weak")
@@ -70,6 +73,17 @@ def add_parser(commands: Any) -> None:
     how.add_argument(
         "--shuffle", type=int, metavar="ROWS", help="mix the order within blocks of so many rows; 0: keep it"
     )
+    where = how.add_mutually_exclusive_group()
+    where.add_argument(
+        "--cluster", metavar="ADDRESS", help="train on the Dask cluster with its scheduler there (tls://..., tcp://...)"
+    )
+    where.add_argument("--local-cluster", type=int, metavar="N", help="train on N worker processes of this machine")
+    how.add_argument(
+        "--unreadable",
+        choices=("stop", "zero"),
+        default="stop",
+        help="a file that a worker of a cluster cannot read stops the run (default) or counts as zero rows",
+    )
     how.add_argument("--checkpoint", type=Path, metavar="DIR", help="survive a crash: keep the run's state here")
     how.add_argument("--resume", action="store_true", help="go on with the run in --checkpoint, or begin it")
     how.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page about the run")
@@ -80,7 +94,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     import dpsco
-    from dpsco.data.files import FileRows, open_source
+    from dpsco.data.files import open_source
     from dpsco.data.tabular import model_ball, with_assumptions
     from dpsco.model_file import SavedModel
     from dpsco.planning.rules import plan
@@ -103,29 +117,13 @@ def run(args: argparse.Namespace) -> int:
     made = plan(problem, n=n, budget=budget, rounds=args.rounds)
     block = _block_rows(columns) if args.shuffle is None else args.shuffle
     notes += _order_note(n, block)
-    rows = FileRows(
-        args.data,
-        labels,
-        columns,
-        feature_norm=args.feature_norm,
-        unit=args.unit,
-        max_rows_per_unit=args.max_rows_per_unit,
-        shuffle=block,
-    )
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     if not args.json:
         print(made.explain(), "\n")
     counted = dpsco.Diagnostics() if args.not_private else None
     try:
-        result = dpsco.train(
-            made,
-            dpsco.stream(rows),
-            checkpoint=args.checkpoint,
-            resume=args.resume,
-            progress=not args.json,
-            diagnostics=counted,
-        )
+        result = _train(args, made, labels, columns, block, counted)
     except KeyboardInterrupt:
         kept = "" if args.checkpoint is None else " Go on with the same command and --resume."
         print(f"dpsco fit: interrupted.{kept}", file=sys.stderr)
@@ -135,6 +133,33 @@ def run(args: argparse.Namespace) -> int:
     written = saved.write(args.out)
     _tell(args, saved, written, counted)
     return 0
+
+
+def _train(
+    args: argparse.Namespace, made: Plan, labels: Labels, columns: Columns | int, block: int, counted: Any
+) -> Result:
+    """Train here, or on the cluster that the options name."""
+    options: dict[str, Any] = {"checkpoint": args.checkpoint, "resume": args.resume, "progress": not args.json}
+    options["diagnostics"] = counted
+    if args.cluster is None and args.local_cluster is None:
+        import dpsco
+        from dpsco.data.files import FileRows
+
+        unit: dict[str, Any] = {"unit": args.unit, "max_rows_per_unit": args.max_rows_per_unit}
+        rows = FileRows(args.data, labels, columns, feature_norm=args.feature_norm, shuffle=block, **unit)
+        return dpsco.train(made, dpsco.stream(rows), **options)
+    from dpsco import cluster
+
+    if args.unit is not None or args.max_rows_per_unit is not None:
+        raise InvalidArgument("--unit counts rows of an id from the first file to the last: leave the cluster out.")
+    if isinstance(columns, int):
+        raise InvalidArgument("A cluster reads Parquet files, which say where their rows are. Convert the data first.")
+    shards = cluster.ParquetRows(
+        args.data, labels, columns, feature_norm=args.feature_norm, shuffle=block, unreadable=args.unreadable
+    )
+    where = cluster.cluster_at(args.cluster) if args.cluster else cluster.local_cluster(args.local_cluster)
+    with where as client:
+        return cluster.train(made, shards, client, **options)
 
 
 def _task(args: argparse.Namespace) -> tuple[Loss, Labels]:

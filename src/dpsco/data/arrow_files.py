@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from dpsco.data.cells import NUMBER, Coded, coded
+from dpsco.data.remote import RemoteFile
 from dpsco.data.source import Table, TableSource, arrow, damaged, missing_columns
 from dpsco.errors import DataError
 from dpsco.values import Array
 
 __all__ = ["ArrowSource", "ParquetSource", "arrow_numbers", "arrow_table", "arrow_text"]
 
+AnyFile = Path | RemoteFile
+
 BATCH_ROWS = 1 << 14
+_FOOTERS_AT_ONCE = 8
 MAPPED_BYTES = 128 << 20  # larger files are read piece by piece: their addresses alone might not fit
 
 _CUT = "is damaged or cut short: it cannot be read as {kind}. Copy it again from its source, or leave it out."
+_AWAY = "cannot be read as {kind}: it is damaged, or its store is out of reach."
 
 
 class _Files(TableSource):
@@ -26,7 +32,7 @@ class _Files(TableSource):
 
     kind: str
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[AnyFile]) -> None:
         self._paths = tuple(paths)
         schema = self._schema(self._paths[0])
         self.names = tuple(schema.names)
@@ -35,31 +41,30 @@ class _Files(TableSource):
     def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
         wanted = list(dict.fromkeys((*numbers, *texts)))
         for path in self._paths:  # every file is looked at before the first row is used
-            schema = self._schema(path)
-            missing_columns(path, wanted, schema.names)
-            for name in wanted:
-                if not (_is_number(schema.field(name).type) or _is_text(schema.field(name).type)):
-                    raise DataError(
-                        f"The column {name!r} of {path.name!r} has the type {schema.field(name).type}. Expected "
-                        "numbers or text: leave it out, or convert it."
-                    )
+            _check_columns(path, self._schema(path), wanted)
         for path in self._paths:
             for batch in self._guarded(path, wanted):
                 yield arrow_table(batch, numbers, texts)
 
-    def _guarded(self, path: Path, wanted: list[str]) -> Iterator[Any]:
-        pa = arrow("pyarrow")
+    @classmethod
+    def _guarded(cls, path: Any, wanted: list[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
         try:
-            yield from self._batches(path, wanted)
-        except (pa.ArrowException, OSError, EOFError, MemoryError) as error:
+            yield from cls._batches(path, wanted, groups)
+        except (arrow("pyarrow").ArrowException, OSError, EOFError, MemoryError) as error:
             if isinstance(error, MemoryError):
                 raise
-            damaged(path, _CUT.format(kind=self.kind))
+            cls._refuse(path)
 
-    def _schema(self, path: Path) -> Any:
+    @classmethod
+    def _refuse(cls, path: Any) -> NoReturn:
+        damaged(path, (_AWAY if isinstance(path, RemoteFile) else _CUT).format(kind=cls.kind))
+
+    @classmethod
+    def _schema(cls, path: Any) -> Any:
         raise NotImplementedError
 
-    def _batches(self, path: Path, wanted: list[str]) -> Iterator[Any]:
+    @classmethod
+    def _batches(cls, path: Any, wanted: list[str], groups: Sequence[int] | None) -> Iterator[Any]:
         raise NotImplementedError
 
 
@@ -68,25 +73,51 @@ class ParquetSource(_Files):
 
     kind = "Parquet"
 
-    def _open(self, path: Path) -> Any:
-        pa, pq = arrow("pyarrow"), arrow("pyarrow.parquet")
+    def groups(self, numbers: Sequence[str], texts: Sequence[str]) -> list[tuple[AnyFile, tuple[int, ...]]]:
+        """Each file with the number of rows of each of its row groups; files without the wanted columns are refused."""
+        wanted = list(dict.fromkeys((*numbers, *texts)))
+
+        def look(path: AnyFile) -> tuple[AnyFile, tuple[int, ...]]:
+            with self._open(path) as file:
+                _check_columns(path, file.schema_arrow, wanted)
+                found = file.metadata
+                return path, tuple(found.row_group(k).num_rows for k in range(found.num_row_groups))
+
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            return list(pool.map(look, self._paths))
+
+    @classmethod
+    def read_groups(
+        cls, path: AnyFile, groups: Sequence[int], numbers: Sequence[str], texts: Sequence[str]
+    ) -> Iterator[Table]:
+        """Some row groups of one file, in order."""
+        wanted = list(dict.fromkeys((*numbers, *texts)))
+        for batch in cls._guarded(path, wanted, groups):
+            yield arrow_table(batch, numbers, texts)
+
+    @classmethod
+    def _open(cls, path: AnyFile) -> Any:
+        pq = arrow("pyarrow.parquet")
         try:
+            remote = isinstance(path, RemoteFile)
             return pq.ParquetFile(
-                path,
-                memory_map=path.stat().st_size <= MAPPED_BYTES,
-                pre_buffer=False,
+                path.open() if isinstance(path, RemoteFile) else path,
+                memory_map=not isinstance(path, RemoteFile) and path.stat().st_size <= MAPPED_BYTES,
+                pre_buffer=remote,  # one request for many columns, where a request is what costs
                 page_checksum_verification=True,  # where the file has them
             )
-        except (pa.ArrowException, OSError):
-            damaged(path, _CUT.format(kind=self.kind))
+        except (arrow("pyarrow").ArrowException, OSError):
+            cls._refuse(path)
 
-    def _schema(self, path: Path) -> Any:
-        with self._open(path) as file:
+    @classmethod
+    def _schema(cls, path: AnyFile) -> Any:
+        with cls._open(path) as file:
             return file.schema_arrow
 
-    def _batches(self, path: Path, wanted: list[str]) -> Iterator[Any]:
-        with self._open(path) as file:
-            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=wanted, use_threads=False)
+    @classmethod
+    def _batches(cls, path: AnyFile, wanted: list[str], groups: Sequence[int] | None) -> Iterator[Any]:
+        with cls._open(path) as file:
+            yield from file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=False)
 
     def count(self) -> int:
         total = 0
@@ -101,7 +132,8 @@ class ArrowSource(_Files):
 
     kind = "Arrow IPC"
 
-    def _reader(self, file: Any) -> Any:
+    @classmethod
+    def _reader(cls, file: Any) -> Any:
         """Record batches in order, whichever format it is."""
         pa, ipc = arrow("pyarrow"), arrow("pyarrow.ipc")
         try:
@@ -112,23 +144,34 @@ class ArrowSource(_Files):
             return reader.schema, iter(reader)
         return reader.schema, (reader.get_batch(k) for k in range(reader.num_record_batches))
 
-    def _schema(self, path: Path) -> Any:
-        pa = arrow("pyarrow")
+    @classmethod
+    def _schema(cls, path: Path) -> Any:
         try:
             with path.open("rb") as file:
-                return self._reader(file)[0]
-        except (pa.ArrowException, OSError):
-            damaged(path, _CUT.format(kind=self.kind))
+                return cls._reader(file)[0]
+        except (arrow("pyarrow").ArrowException, OSError):
+            cls._refuse(path)
 
-    def _batches(self, path: Path, wanted: list[str]) -> Iterator[Any]:
+    @classmethod
+    def _batches(cls, path: Path, wanted: list[str], groups: Sequence[int] | None) -> Iterator[Any]:
         with path.open("rb") as file:
-            for batch in self._reader(file)[1]:
+            for batch in cls._reader(file)[1]:
                 batch.validate(full=True)  # Arrow trusts offsets it has read and would follow a wrong one anywhere
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     yield batch.slice(start, BATCH_ROWS).select(wanted)
 
     def count(self) -> int:
         return sum(batch.num_rows for path in self._paths for batch in self._guarded(path, []))
+
+
+def _check_columns(path: AnyFile, schema: Any, wanted: Sequence[str]) -> None:
+    missing_columns(path, wanted, schema.names)
+    for name in wanted:
+        if not (_is_number(schema.field(name).type) or _is_text(schema.field(name).type)):
+            raise DataError(
+                f"The column {name!r} of {path.name!r} has the type {schema.field(name).type}. Expected "
+                "numbers or text: leave it out, or convert it."
+            )
 
 
 def arrow_table(batch: Any, numbers: Sequence[str], texts: Sequence[str]) -> Table:
@@ -158,7 +201,7 @@ def arrow_text(column: Any) -> Coded:
         column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    codes = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)  # unsigned ones have no -1
     return coded(("" if value is None else value for value in column.dictionary.to_pylist()), codes)
 
 

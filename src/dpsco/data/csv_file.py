@@ -40,6 +40,8 @@ class CsvSource(TableSource):
                 names = tuple(name.strip() for name in next(csv.reader(file, delimiter=self._delimiter), []))
         except (OSError, UnicodeDecodeError, csv.Error):
             damaged(path, "cannot be read as CSV. Check the path and that it is text in UTF-8.")
+        if any("\n" in name or "\r" in name for name in names):
+            damaged(path, "has a line break in the name of a column. Give each column a name on the one header line.")
         if not names or len(set(names)) != len(names) or "" in names:
             damaged(path, "has no header line with a different name for each column. Add one.")
         return names

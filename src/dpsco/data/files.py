@@ -26,14 +26,15 @@ from dpsco.data.csv_file import CsvSource
 from dpsco.data.libsvm_file import LibsvmSource
 from dpsco.data.npz_file import NpzSource
 from dpsco.data.prefetch import prefetched
+from dpsco.data.remote import RemoteFile, is_remote, remote_files
 from dpsco.data.rows import unit_rows
 from dpsco.data.shuffle import shuffled
-from dpsco.data.source import MatrixSource, TableSource
+from dpsco.data.source import MatrixSource, Table, TableSource
 from dpsco.data.units import ContributionCap
 from dpsco.errors import DataError, InvalidArgument, positive, positive_integer
 from dpsco.values import Array
 
-__all__ = ["FileRows", "Labels", "open_source"]
+__all__ = ["FileRows", "Labels", "RowForm", "open_source"]
 
 TABLES: dict[str, Any] = {
     ".csv": CsvSource,
@@ -80,10 +81,44 @@ class Labels:
         return np.asarray(table[column.codes])
 
 
+@dataclass(frozen=True)
+class RowForm:
+    """What makes rows of a table's cells: all of it public, and the same wherever the cells are read."""
+
+    labels: Labels | None
+    columns: Columns
+    feature_norm: float
+
+    def __post_init__(self) -> None:
+        if self.labels is not None and self.labels.column in self.columns.numbers + self.columns.texts:
+            raise InvalidArgument(f"The label {self.labels.column!r} is among the features. Leave it out there.")
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns to read as numbers."""
+        named = () if self.labels is None or self.labels.classes is not None else (self.labels.column,)
+        return (*self.columns.numbers, *named)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Columns to read as text."""
+        named = () if self.labels is None or self.labels.classes is None else (self.labels.column,)
+        return (*self.columns.texts, *named)
+
+    def encode(self, table: Table) -> tuple[Any, Array]:
+        """Features in the unit ball and labels of the rows of ``table``."""
+        features = unit_rows(self.columns.encode(table), self.feature_norm)
+        if self.labels is None:
+            return features, np.zeros(features.shape[0])
+        return features, self.labels.encode(table[self.labels.column])
+
+
 def open_source(path: str | Path, *, label: str | None = "y") -> TableSource | MatrixSource:
     """The reader of a file, a folder or a glob; files of a folder in the order of their names."""
     paths = _paths(str(path))
     suffix = paths[0].suffix.lower()
+    if isinstance(paths[0], RemoteFile) and suffix != ".parquet":
+        raise InvalidArgument(f"Expected Parquet files in {str(path)!r}: other kinds are read from local disks.")
     if suffix in TABLES:
         source: TableSource = TABLES[suffix](paths)
         return source
@@ -140,32 +175,27 @@ class FileRows:
             raise InvalidArgument("Tables need Columns; .npz and libsvm files need the number of their features.")
         if unit is not None and not isinstance(self._source, TableSource):
             raise InvalidArgument("A unit needs a table with a column of ids (CSV, Parquet, Arrow).")
+        if isinstance(columns, Columns) and unit in columns.numbers + columns.texts:
+            raise InvalidArgument(
+                f"The unit {unit!r} is among the features. Leave it out there: it says whose a row is."
+            )
 
     def __iter__(self) -> Iterator[tuple[Any, Array]]:
         chunks = self._chunks()
         return prefetched(shuffled(chunks, self._shuffle, self._seed) if self._shuffle else chunks)
 
     def _chunks(self) -> Iterator[tuple[Any, Array]]:
-        raw = self._table_chunks() if isinstance(self._source, TableSource) else self._matrix_chunks()
-        for features, labels in raw:
-            yield unit_rows(features, self._norm), labels
+        return self._table_chunks() if isinstance(self._source, TableSource) else self._matrix_chunks()
 
     def _table_chunks(self) -> Iterator[tuple[Any, Array]]:
-        source, columns, labels = self._source, self._columns, self._labels
+        source, columns = self._source, self._columns
         if not isinstance(source, TableSource) or not isinstance(columns, Columns):
             raise TypeError
-        if labels is not None and labels.column in columns.numbers + columns.texts:
-            raise InvalidArgument(f"The label {labels.column!r} is among the features. Leave it out there.")
+        form = RowForm(self._labels, columns, self._norm)
         cap = None if self._limit is None else ContributionCap(self._limit)
         units = () if self._unit is None else (self._unit,)
-        numbers, texts = columns.numbers, (*columns.texts, *units)
-        if labels is not None and labels.classes is None:
-            numbers = (*numbers, labels.column)
-        elif labels is not None:
-            texts = (*texts, labels.column)
-        for table in prefetched(source.read(numbers, texts)):  # decoding and encoding overlap as well
-            features = columns.encode(table)
-            targets = np.zeros(features.shape[0]) if labels is None else labels.encode(table[labels.column])
+        for table in prefetched(source.read(form.numbers, (*form.texts, *units))):  # decoding and encoding overlap too
+            features, targets = form.encode(table)
             if cap is not None:
                 ids: Any = table[self._unit or ""]
                 targets[~cap.counted(np.array([*ids.values, ""], dtype=object)[ids.codes])] = np.nan
@@ -181,14 +211,16 @@ class FileRows:
         for features, labels in source.read(width):
             if features.dtype.kind not in "fiub":
                 raise DataError("Expected the features of the file to be numbers.")
-            matrix = features if features.dtype.kind == "f" else features.astype(np.float64)
+            matrix = unit_rows(features if features.dtype.kind == "f" else features.astype(np.float64), self._norm)
             yield matrix, np.zeros(features.shape[0]) if self._labels is None else self._labels.encode(labels)
 
 
-def _paths(name: str) -> Sequence[Path]:
-    path = Path(name)
-    if path.is_dir():
-        known = (*TABLES, *MATRICES)
+def _paths(name: str) -> Sequence[Any]:
+    path, known = Path(name), (*TABLES, *MATRICES)
+    found: Sequence[Any]
+    if is_remote(name):
+        found = [file for file in remote_files(name) if file.suffix.lower() in known]
+    elif path.is_dir():
         found = sorted(p for p in path.rglob("*") if p.suffix.lower() in known and not p.name.startswith((".", "_")))
     elif glob.has_magic(name):
         found = sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207 - an absolute pattern
@@ -196,7 +228,7 @@ def _paths(name: str) -> Sequence[Path]:
         found = [path]
     if not found:
         raise DataError(f"No data file was found at {name!r}. Check the path.")
-    if absent := [p.name for p in found if not p.is_file()]:
+    if absent := [p.name for p in found if isinstance(p, Path) and not p.is_file()]:
         raise DataError(f"There is no file {absent[0]!r}. Check the path.")
     if len({p.suffix.lower() for p in found}) > 1:
         raise DataError(f"The files at {name!r} are of several kinds. Name one kind, such as {name}/*.parquet.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -17,6 +18,18 @@ __all__ = ["NpzSource"]
 
 BLOCK_BYTES = 1 << 20
 
+_LARGEST = 2**62
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    NotImplementedError,
+    OverflowError,
+    KeyError,
+    struct.error,
+)
+
 _CUT = "is damaged or cut short: it cannot be read as .npz. Copy it again from its source."
 
 
@@ -28,10 +41,10 @@ class NpzSource(MatrixSource):
 
     def __init__(self, path: Path, label: str | None = "y") -> None:
         self._path, self._label = path, label
-        rows, *width = self._header("X")
-        if len(width) != 1 or (label is not None and self._header(label) != (rows,)):
+        shape = self._header("X")
+        if len(shape) != 2 or (label is not None and self._header(label) != shape[:1]):
             raise DataError(f"Expected 'X' of shape (rows, features) and {label!r} of shape (rows,) in {path.name!r}.")
-        self.width, self._rows = width[0], rows
+        self._rows, self.width = shape
 
     def count(self) -> int:
         return self._rows
@@ -49,18 +62,18 @@ class NpzSource(MatrixSource):
             if f"{name}.npy" not in archive.namelist():
                 members = ", ".join(repr(member.removesuffix(".npy")) for member in archive.namelist())
                 raise DataError(f"The file {self._path.name!r} has no member {name!r}. It has: {members}.")
-            with archive.open(f"{name}.npy") as file:
+            with self._member(archive, name) as file:
                 return self._start(file, name)[0]
 
     def _blocks(self, name: str, rows: int) -> Iterator[Any]:
-        with self._open() as archive, archive.open(f"{name}.npy") as file:
+        with self._open() as archive, self._member(archive, name) as file:
             (total, *width), dtype = self._start(file, name)
             row_bytes = dtype.itemsize * (width[0] if width else 1)
             for start in range(0, total, rows):
                 size = min(rows, total - start)
                 try:
                     data = file.read(size * row_bytes)
-                except (zipfile.BadZipFile, zlib.error, OSError, EOFError):
+                except _DAMAGE:
                     damaged(self._path, _CUT)
                 if len(data) != size * row_bytes:
                     damaged(self._path, _CUT)
@@ -72,7 +85,9 @@ class NpzSource(MatrixSource):
             version = np.lib.format.read_magic(file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, fortran, dtype = read(file)
-        except (ValueError, zipfile.BadZipFile, zlib.error, OSError, EOFError):
+        except (*_DAMAGE, ValueError, TypeError, SyntaxError):
+            damaged(self._path, _CUT)
+        if any(not 0 <= size < _LARGEST for size in shape) or dtype.itemsize == 0:
             damaged(self._path, _CUT)
         if dtype.kind not in "fiubU":
             raise DataError(f"The member {name!r} of {self._path.name!r} holds objects, not numbers or text.")
@@ -85,5 +100,11 @@ class NpzSource(MatrixSource):
     def _open(self) -> zipfile.ZipFile:
         try:
             return zipfile.ZipFile(self._path)
-        except (zipfile.BadZipFile, OSError):
+        except (*_DAMAGE, ValueError):
+            damaged(self._path, _CUT)
+
+    def _member(self, archive: zipfile.ZipFile, name: str) -> Any:
+        try:
+            return archive.open(f"{name}.npy")
+        except (*_DAMAGE, ValueError, RuntimeError):  # RuntimeError: encrypted
             damaged(self._path, _CUT)

@@ -34,6 +34,8 @@ def unit_rows(rows: Any, feature_norm: float, *, in_place: bool = False) -> Any:
             norms = np.sqrt(np.bincount(row, matrix.data.astype(np.float64) ** 2, matrix.shape[0]))
             matrix.data = (matrix.data / np.repeat(np.maximum(norms, feature_norm), stored)).astype(matrix.dtype)
             return matrix
+        if rows.dtype == np.float16:  # squares of numbers beyond 255 leave its range
+            rows = rows.astype(np.float32)
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         longest = np.maximum(norms, np.asarray(feature_norm, dtype=norms.dtype))
         if rows.flags.c_contiguous:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsco.oracles.csr import is_sparse
 
-__all__ = ["shuffled", "stacked"]
+__all__ = ["block_order", "in_blocks", "shuffled", "stacked"]
 
 PIECE_ROWS = 4096
 
@@ -21,11 +22,16 @@ def shuffled(chunks: Iterable[tuple[Any, Any]], rows: int, seed: int) -> Iterato
     however the rows are cut into chunks: a resumed run meets the same order. The order need not be secret.
     Cost: memory of one block twice over. A file sorted over more than a block stays sorted from block to block.
     """
-    for number, (features, labels) in enumerate(_blocks(chunks, rows)):
-        order = np.random.default_rng([seed, number]).permutation(len(labels))
+    for number, (features, labels) in enumerate(in_blocks(chunks, rows)):
+        order = block_order(seed, number, len(labels))
         for start in range(0, len(order), PIECE_ROWS):
             picked = order[start : start + PIECE_ROWS]
             yield features[picked], labels[picked]
+
+
+def block_order(seed: int, number: int, rows: int) -> NDArray[np.int64]:
+    """Which row of block ``number`` comes first, second and so on."""
+    return np.random.default_rng([seed, number]).permutation(rows)
 
 
 def stacked(parts: list[Any]) -> Any:
@@ -39,19 +45,19 @@ def stacked(parts: list[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def _blocks(chunks: Iterable[tuple[Any, Any]], rows: int) -> Iterator[tuple[Any, Any]]:
-    """Exactly ``rows`` rows at a time, fewer at the end."""
+def in_blocks(chunks: Iterable[tuple[Any, Any]], rows: int, first: int | None = None) -> Iterator[tuple[Any, Any]]:
+    """Exactly ``rows`` rows at a time (``first`` in the first block), fewer at the end; views within a chunk."""
     waiting: list[tuple[Any, Any]] = []
-    size = 0
+    size, wanted = 0, first or rows
     for features, labels in chunks:
         start = 0
         while start < len(labels):
-            stop = min(len(labels), start + rows - size)
+            stop = min(len(labels), start + wanted - size)
             waiting.append((features[start:stop], labels[start:stop]))
             size += stop - start
             start = stop
-            if size == rows:
+            if size == wanted:
                 yield stacked([x for x, _ in waiting]), stacked([y for _, y in waiting])
-                waiting, size = [], 0
+                waiting, size, wanted = [], 0, rows
     if waiting:
         yield stacked([x for x, _ in waiting]), stacked([y for _, y in waiting])

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from dpsco.data.cells import Coded
 from dpsco.errors import DataError, ExtraMissing
 from dpsco.values import Array
 
-__all__ = ["MatrixSource", "Table", "TableSource", "arrow", "damaged", "missing_columns"]
+__all__ = ["MatrixSource", "Named", "Table", "TableSource", "arrow", "damaged", "missing_columns"]
 
 Table = Mapping[str, Array | Coded]
 
@@ -59,12 +58,19 @@ def arrow(module: str) -> Any:
         raise ExtraMissing("Parquet and Arrow files need pyarrow: install dpsco[files].") from None
 
 
-def damaged(path: Path, what: str) -> NoReturn:
+class Named(Protocol):
+    """A file of any kind: its name may be shown."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def damaged(path: Named, what: str) -> NoReturn:
     """Refuse a file by name. What the library underneath said is left out: it may quote data."""
     raise DataError(f"The file {path.name!r} {what}") from None
 
 
-def missing_columns(path: Path, wanted: Sequence[str], names: Sequence[str]) -> None:
+def missing_columns(path: Named, wanted: Sequence[str], names: Sequence[str]) -> None:
     """Raise if a wanted column is not among ``names``."""
     if absent := [name for name in wanted if name not in names]:
         raise DataError(

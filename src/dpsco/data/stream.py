@@ -1,14 +1,15 @@
 """Streams: one pass over the rows, in order, exactly T batches of public size B, in chunks that fit memory.
 
 Missing rows count as zero rows (the denominator stays B), surplus rows are never read, and a stream opens
-once: one plan pays for one pass.
+once: one plan pays for one pass. A method with a schedule of its own says which ``Portion`` of the rows each round
+sees: batches of uneven size from any stream, the same rows again or a sample of them from arrays only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,12 +21,26 @@ from dpsco.oracles.csr import CsrRows, is_sparse
 from dpsco.oracles.parallel import available_threads, in_order
 from dpsco.planning.plan import Plan
 from dpsco.problem.losses import CustomLoss
-from dpsco.values import CHUNK_ROWS, Batch, Chunk, chunk_multiple
+from dpsco.values import CHUNK_ROWS, Batch, Chunk, Portion, chunk_multiple
 
 __all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Stream", "stream"]
 
 _VIEW_BYTES = 32 << 20  # a chunk of an array in memory is a view: large ones cost nothing
 _COPY_BYTES = 1 << 20  # a chunk gathered from an iterable is a copy
+
+
+Sample = Callable[[int, int, float], NDArray[np.int64]]
+"""``sample(step, rows, rate)``: positions that enter round ``step``; ``Channel.sample``."""
+
+
+class Again:
+    """Chunks that can be gone over again; nothing is read before the first time."""
+
+    def __init__(self, chunks: Callable[[], Iterator[Chunk]]) -> None:
+        self._chunks = chunks
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self._chunks()
 
 
 class Stream:
@@ -42,8 +57,13 @@ class Stream:
     def __init__(self) -> None:
         self._unopened = threading.Lock()
 
-    def open(self, plan: Plan) -> Iterator[Batch]:
-        """The batches of ``plan``, in order. Checks everything that can be checked before a row is used."""
+    def open(
+        self, plan: Plan, portions: Sequence[Portion] | None = None, sample: Sample | None = None
+    ) -> Iterator[Batch]:
+        """The batches of ``plan``, in order, or those of ``portions``; ``sample`` draws where a portion has a rate.
+
+        Checks everything that can be checked before a row is used.
+        """
         if not self._unopened.acquire(blocking=False):
             raise SecondPassError(
                 "This stream was opened already. A plan pays for one pass over its rows: make a new stream for a new "
@@ -52,10 +72,12 @@ class Stream:
             )
         try:
             self._check(plan)
+            if portions is not None:
+                self._check_portions(plan, portions)
         except BaseException:
             self._unopened.release()  # nothing was read: it may be opened with a plan that fits
             raise
-        return self._batches(plan)
+        return self._batches(plan) if portions is None else self._portions(plan, portions, sample)
 
     def _check(self, plan: Plan) -> None:
         if plan.budget.adjacency == "add-remove":
@@ -66,7 +88,16 @@ class Stream:
                 "adjacency='zero-out'."
             )
 
+    def _check_portions(self, plan: Plan, portions: Sequence[Portion]) -> None:
+        raise InvalidArgument(
+            "This algorithm decides by itself how many rows each round sees, and these rows can only be cut as the "
+            "plan says. Use stream(X, y)."
+        )
+
     def _batches(self, plan: Plan) -> Iterator[Batch]:
+        raise NotImplementedError
+
+    def _portions(self, plan: Plan, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
         raise NotImplementedError
 
 
@@ -99,6 +130,36 @@ class ArrayStream(Stream):
             self.rows_read = (self.rows_read or 0) + stop - start
             yield self._features[start:stop], self._labels[start:stop]
 
+    def _check_portions(self, plan: Plan, portions: Sequence[Portion]) -> None:
+        """Any portion will do: the rows stay at hand."""
+
+    def _portions(self, plan: Plan, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
+        for step, portion in enumerate(portions):
+            last = min(portion.last, len(self._labels))
+            self.rows_read = max(self.rows_read or 0, last)
+            if portion.rate < 1.0:
+                if sample is None:
+                    raise InvalidArgument("Portions with a rate need the run's own sample(step, rows, rate).")
+                yield Batch(step, Again(partial(self._sampled, step, portion, sample)))
+            else:
+                yield Batch(step, Again(partial(self._views, min(portion.first, last), last)))
+
+    def _views(self, first: int, last: int) -> Iterator[Chunk]:
+        rows = _chunk_rows(self._features, _VIEW_BYTES)
+        for start in range(first, last, rows):
+            stop = min(start + rows, last)
+            yield self._features[start:stop], self._labels[start:stop]
+
+    def _sampled(self, step: int, portion: Portion, sample: Sample) -> Iterator[Chunk]:
+        positions = portion.first + sample(step, portion.rows, portion.rate)
+        yield from self._picked(positions[positions < len(self._labels)])
+
+    def _picked(self, positions: NDArray[np.int64]) -> Iterator[Chunk]:
+        rows = _chunk_rows(self._features, _COPY_BYTES)
+        for start in range(0, len(positions), rows):
+            picked = positions[start : start + rows]
+            yield self._features[picked], self._labels[picked]
+
 
 class HashedStream(ArrayStream):
     """Rows that choose their round by a hash of their id, so that no row's place depends on another row.
@@ -130,11 +191,11 @@ class HashedStream(ArrayStream):
         for step in range(plan.rounds):
             yield Batch(step, self._picked(order[edges[step] : edges[step + 1]]))
 
-    def _picked(self, positions: NDArray[np.int64]) -> Iterator[Chunk]:
-        rows = _chunk_rows(self._features, _COPY_BYTES)
-        for start in range(0, len(positions), rows):
-            picked = positions[start : start + rows]
-            yield self._features[picked], self._labels[picked]
+    def _check_portions(self, plan: Plan, portions: Sequence[Portion]) -> None:
+        raise InvalidArgument(
+            "adjacency='add-remove' is for algorithms with fresh batches of one size: here rounds see rows by "
+            "position, and deleting one row would shift the others. Plan with 'zero-out' and use stream(X, y)."
+        )
 
 
 class ChunkStream(Stream):
@@ -145,31 +206,49 @@ class ChunkStream(Stream):
         self._source = iter(chunks)
         self.fast = bool(getattr(chunks, "fast", False))  # an iterable may say so of itself
         self._kept: list[Chunk] = []
+        self._width: int | None = None
 
-    def open(self, plan: Plan) -> Iterator[Batch]:
-        batches = super().open(plan)
-        if not self._fill(plan.problem.dimension):
+    def open(
+        self, plan: Plan, portions: Sequence[Portion] | None = None, sample: Sample | None = None
+    ) -> Iterator[Batch]:
+        batches = super().open(plan, portions, sample)
+        self._width = _row_width(plan)
+        if not self._fill():
             raise DataError("The stream is empty: no row was found. Check the source; nothing was spent.")
         return batches
 
     def _batches(self, plan: Plan) -> Iterator[Batch]:
         for step in range(plan.rounds):
-            yield Batch(step, self._chunks(plan.batch_size, plan.problem.dimension))
+            yield Batch(step, self._chunks(plan.batch_size))
 
-    def _chunks(self, size: int, width: int) -> Iterator[Chunk]:
+    def _check_portions(self, plan: Plan, portions: Sequence[Portion]) -> None:
+        at = 0
+        for portion in portions:
+            if portion.first != at or portion.rate < 1.0:
+                raise InvalidArgument(
+                    "This algorithm goes over rows more than once or samples among them, and a stream of chunks is "
+                    "read once. Hand over arrays: stream(X, y)."
+                )
+            at = portion.last
+
+    def _portions(self, plan: Plan, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
+        for step, portion in enumerate(portions):
+            yield Batch(step, self._chunks(portion.rows))
+
+    def _chunks(self, size: int) -> Iterator[Chunk]:
         left = size
-        while left and self._fill(width):
+        while left and self._fill():
             rows = _chunk_rows(self._kept[-1][0], _COPY_BYTES)
-            features, labels = self._take(min(rows, left), width)
+            features, labels = self._take(min(rows, left))
             left -= len(labels)
             self.rows_read = (self.rows_read or 0) + len(labels)
             yield features, labels
 
-    def _take(self, rows: int, width: int) -> Chunk:
+    def _take(self, rows: int) -> Chunk:
         """Exactly ``rows`` rows, fewer only at the end of the source."""
         parts: list[Chunk] = []
         wanted = rows
-        while wanted and self._fill(width):
+        while wanted and self._fill():
             features, labels = self._kept.pop()
             if len(labels) > wanted:
                 self._kept.append((features[wanted:], labels[wanted:]))
@@ -181,7 +260,7 @@ class ChunkStream(Stream):
         join: Any = CsrRows.joined if is_sparse(parts[0][0]) else np.concatenate
         return join([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
-    def _fill(self, width: int) -> bool:
+    def _fill(self) -> bool:
         """Have a chunk with at least one row at hand, if the source still has one."""
         while not self._kept:
             try:
@@ -189,8 +268,9 @@ class ChunkStream(Stream):
             except StopIteration:
                 return False
             features, labels = _chunk(item)
-            if features.shape[1] != width:
-                raise DataError(_width_message(features.shape[1], width))
+            self._width = self._width or features.shape[1]
+            if features.shape[1] != self._width:
+                raise DataError(_width_message(features.shape[1], self._width))
             if len(labels):
                 self._kept.append((features, labels))
         return True
@@ -266,8 +346,14 @@ def _chunk(item: Any) -> Chunk:
 
 
 def _check_width(features: NDArray[Any], plan: Plan) -> None:
-    if features.shape[1] != plan.problem.dimension:
-        raise DataError(_width_message(features.shape[1], plan.problem.dimension))
+    wanted = _row_width(plan)
+    if wanted is not None and features.shape[1] != wanted:
+        raise DataError(_width_message(features.shape[1], wanted))
+
+
+def _row_width(plan: Plan) -> int | None:
+    """Features of a row; None for a loss of the caller's, whose parameters need not be one a feature."""
+    return None if isinstance(plan.problem.loss, CustomLoss) else plan.problem.dimension
 
 
 def _width_message(got: int, wanted: int) -> str:

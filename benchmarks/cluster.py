@@ -1,0 +1,130 @@
+"""Dask on this machine beside one process, on a Parquet folder of 4 GB: throughput, memory, and a worker killed.
+
+``--parts N`` takes N of its 42 files. Everything is bound to 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dpsco
+from benchmarks.files import WIDTH, file_rows, plan, write_parquet
+from dpsco.cluster import ParquetRows, local_cluster, train
+from dpsco.data.columns import Columns
+from dpsco.data.files import Labels
+
+PART_ROWS, PARTS, WORKERS, KEY = 500_000, 42, 2, bytes(32)
+COLUMNS = Columns.declare([f"x{j}" for j in range(WIDTH)])
+
+
+def folder_of(folder: Path, parts: int) -> Path:
+    """``parts`` files that are links to one: as many bytes to read, without as many on disk."""
+    one = folder / "part-0000.parquet"
+    if not one.exists():
+        write_parquet(folder, PART_ROWS, part=PART_ROWS)
+    below = Path(tempfile.mkdtemp(dir=folder))
+    for k in range(parts):
+        os.link(one, below / f"part-{k:04}.parquet")
+    return below
+
+
+def on_cluster(folder: Path, n: int, client: Any, **options: Any) -> Any:
+    rows = ParquetRows(folder, Labels("y", ("0", "1")), COLUMNS, shuffle=options.pop("shuffle", 0))
+    return train(plan(n), rows, client, key=KEY, **options)
+
+
+def in_process(folder: Path, n: int, shuffle: int = 0) -> Any:
+    return dpsco.train(plan(n), dpsco.stream(file_rows(folder, shuffle=shuffle)), key=KEY)
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def peak_megabytes() -> float:
+    with Path("/proc/self/status").open() as lines:
+        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+def throughput(folder: Path, n: int, shuffle: int, repeats: int) -> None:
+    """Best of some interleaved runs of each; the cluster is up and both have their kernels loaded."""
+    times: dict[str, list[float]] = {"one process": [], f"Dask, {WORKERS} workers": []}
+    with local_cluster(WORKERS) as client:
+        runs = (lambda: in_process(folder, n, shuffle), lambda: on_cluster(folder, n, client, shuffle=shuffle))
+        for _ in range(repeats):
+            for found, run in zip(times.values(), runs, strict=True):
+                found.append(seconds(run))
+    best = {name: n / min(found) for name, found in times.items()}
+    alone = best["one process"]
+    for name, rate in best.items():
+        median = n / statistics.median(times[name])
+        print(f"    {name:<16} {rate:12,.0f} rows/s best, {median:12,.0f} median   {rate / alone:.2f} of one process")
+
+
+def memory(folders: dict[int, Path]) -> None:
+    """Peak memory of each worker of a fresh cluster, after short folders and after long ones."""
+    for parts, folder in folders.items():
+        with local_cluster(WORKERS) as client:
+            on_cluster(folder, parts * PART_ROWS, client)
+            peaks = sorted(client.run(peak_megabytes).values())
+        size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
+        print(f"    {size:.1f} GB of rows: {', '.join(f'{peak:.0f}' for peak in peaks)} MB a worker")
+
+
+def killed(folder: Path, n: int) -> None:
+    """SIGKILL one of the workers while a round is being summed."""
+    wanted = in_process(folder, n).model.coef
+    with local_cluster(WORKERS) as client:
+        victim = min(client.run(os.getpid).values())
+        strike = threading.Timer(0.01, os.kill, (victim, signal.SIGKILL))
+
+        def watch(after: Any) -> None:
+            if after.step == 20:
+                strike.start()  # round 21 is under way by then
+
+        model = on_cluster(folder, n, client, on_round=watch).model.coef
+        strike.join()
+        gone = victim not in client.run(os.getpid).values()
+    print(f"    worker gone: {gone}; same model, bit for bit: {np.array_equal(model, wanted)}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", type=int, default=PARTS)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", choices=("throughput", "shuffled", "memory", "killed"))
+    args = parser.parse_args()
+    n = args.parts * PART_ROWS
+    with tempfile.TemporaryDirectory(prefix="dpsco-") as name:
+        folder, short = folder_of(Path(name), args.parts), max(1, args.parts // 4)
+        size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
+        print(f"  n = {n:,}, p = {WIDTH} float32, Parquet folder of {size:.1f} GB, T = 64, {os.cpu_count()} cores")
+        if args.only in (None, "throughput"):
+            print(f"  throughput, best of {args.repeats}")
+            throughput(folder, n, 0, args.repeats)
+        if args.only in (None, "shuffled"):
+            print(f"  throughput, rows mixed in blocks of 65,536, best of {args.repeats}")
+            throughput(folder, n, 65_536, args.repeats)
+        if args.only in (None, "memory"):
+            print("  peak memory")
+            memory({parts: folder_of(Path(name), parts) for parts in (short, 4 * short, 8 * short)})
+        if args.only in (None, "killed"):
+            print("  a worker killed with SIGKILL in round 21")
+            killed(folder, n)
+
+
+if __name__ == "__main__":
+    main()

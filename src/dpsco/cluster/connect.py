@@ -1,0 +1,83 @@
+"""A cluster to work with: one that is there, or workers on this machine for as long as a block lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dpsco.errors import ClusterError, ExtraMissing, positive_integer
+
+__all__ = ["cluster_at", "local_cluster"]
+
+_PATIENCE = 30.0
+_QUIET = {
+    # Rows are held by workers in memory. Spilled, they would lie on disks that nobody thinks of.
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    # Dask has workers give memory back at once; a shard is as large as the last, and taking it anew is half the time.
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 128 << 20,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 32 << 20,
+}
+
+
+@contextmanager
+def cluster_at(address: str) -> Iterator[Any]:
+    """A client of the scheduler at ``address`` (``tls://...``, or ``tcp://...`` in a closed network).
+
+    Certificates are those of Dask's own configuration (``distributed.comm.tls``).
+    """
+    distributed = _distributed()
+    try:
+        client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, TimeoutError, ValueError, TypeError):
+        raise ClusterError(
+            f"There is no Dask scheduler at {address!r}. Check the address and its certificates."
+        ) from None
+    try:
+        _wait(client)
+        yield client
+    finally:
+        client.close()
+
+
+@contextmanager
+def local_cluster(workers: int, *, threads: int = 2) -> Iterator[Any]:
+    """A client of ``workers`` processes on this machine, bound to 127.0.0.1, without a dashboard.
+
+    Of two ``threads`` in each, one can read while the other sums.
+
+    A script needs ``if __name__ == "__main__":`` around it, since worker processes import it.
+    """
+    positive_integer("workers", workers, "It is the number of worker processes.")
+    distributed = _distributed()
+    import dask
+
+    with (
+        dask.config.set(_QUIET),
+        distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=threads,
+            host="127.0.0.1",
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        _wait(client)
+        yield client
+
+
+def _wait(client: Any) -> None:
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE)
+    except TimeoutError:
+        raise ClusterError(f"The scheduler has had no worker for {_PATIENCE:.0f} s. Start workers first.") from None
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise ExtraMissing("A cluster needs Dask: install dpsco[dask].") from None
+    return distributed
