@@ -1,0 +1,28 @@
+"""For the API reference: examples in docstrings (``>>>``) become code blocks, which Markdown would quote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import griffe
+
+
+class Examples(griffe.Extension):
+    """Fences every run of lines from a ``>>>`` to the next empty line."""
+
+    def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            obj.docstring.value = fenced(obj.docstring.value)
+
+
+def fenced(text: str) -> str:
+    lines, inside = [], False
+    for line in text.splitlines():
+        if not inside and line.startswith(">>>"):
+            lines += ["", "```pycon"]
+            inside = True
+        elif inside and not line.strip():
+            lines.append("```")
+            inside = False
+        lines.append(line)
+    return "\n".join([*lines, "```"] if inside else lines)
