@@ -24,27 +24,26 @@ def a_table(path: Path) -> None:
     pq.write_table(pa.table({"age": age, "hours": hours, "income": income}), path)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "README",
-        "docs/index",
-        "docs/estimators",
-        "docs/scaling",
-        "docs/files",
-        "docs/any-loss",
-        "docs/federated",
-        "docs/methods",
-    ],
-)
+BLOCK = re.compile(r"```(python|sh)\n(.*?)```", re.DOTALL)
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+RUN = [str(page.relative_to(ROOT).with_suffix("")) for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
+
+
+def test_every_link_and_picture_of_a_page_leads_somewhere() -> None:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", RUN)
 def test_the_page_runs(page: str, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     if page == "README":
         a_table(tmp_path / "people.parquet")
         a_table(tmp_path / "new.parquet")
     text = (ROOT / f"{page}.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```(python|sh)\n(.*?)```", text, re.DOTALL)
-    assert blocks
+    blocks = BLOCK.findall(text)
     names: dict[str, object] = {"__name__": page}
     for language, block in blocks:
         if language == "python":
