@@ -59,7 +59,12 @@ def to_grid(values: Array, grid: float) -> Array:
 
     Guarantee: sums of results are exact in float64, in any order, while they stay below 2^53 grid.
     """
-    return values if grid == 0.0 else np.rint(values / grid) * grid
+    if grid == 0.0:
+        return values
+    steps = np.asarray(values / grid)  # the one new array: memory of long vectors costs more than what is done in it
+    np.rint(steps, out=steps)
+    steps *= grid
+    return steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +86,7 @@ class Query:
     grid: float = 0.0
     """Power of two that block sums are rounded to; 0 without noise."""
     rowwise: bool = False
-    """Round each row's contribution by itself, so that the sum depends on no row's position (add-remove)."""
+    """Round each row's contribution by itself, so that the sum depends on no row's position (add-remove, samples)."""
 
     def __post_init__(self) -> None:
         # Points are the algorithm's own state: a gradient function that worked in place would write rows into it.
@@ -95,7 +100,7 @@ class Query:
         numbers = (self.step, self.size, self.rowwise, len(self.points), self.clip, self.grid, *self.weights)
         h = hashlib.sha256(struct.pack(f"<4q{2 + len(self.weights)}d", *numbers))
         for point in self.points:
-            h.update(np.ascontiguousarray(point).tobytes())
+            h.update(point.data)
         return h.digest()
 
 

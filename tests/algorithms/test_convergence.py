@@ -24,7 +24,10 @@ def problem():
     return (a, y), optimum
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name != "localized-accelerated" else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS],
+)
 def test_it_converges(problem, name) -> None:
     rows, optimum = problem
     setting = dpsco.Problem(dpsco.Huber(1.0), dpsco.L2Ball(1.0), dimension=P)

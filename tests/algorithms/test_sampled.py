@@ -161,6 +161,7 @@ def test_report_of_a_sampled_run_promises_one_delta_and_no_more() -> None:
     assert "GDP" not in str(report)
 
 
+@pytest.mark.slow  # an accountant for every phase
 def test_phases_of_the_localized_method_are_disjoint_and_sampled_at_a_saving_rate() -> None:
     plan = plan_for()
     method = methods.LocalizedAccelerated()

@@ -40,6 +40,11 @@ def tau(t: int) -> float:
     return 2.0 / (t + 2.0)
 
 
+def _less(point: Array, step: Array) -> Array:
+    """point - step, in the memory of ``step``: for long vectors new memory costs more than the arithmetic."""
+    return np.subtract(point, step, out=step)
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """Iterates and the released prefix sum: all of it private by post-processing, and publishable."""
@@ -105,8 +110,8 @@ class AcceleratedSRGD(Algorithm):
             iterates = {"x": state.x, "x_before": state.x_before, "nabla": nabla, "nabla_before": state.nabla}
             beta = adapted_beta(plan, t, beta, **iterates)
         halves = 1 if plan.z_step == "listed" else 2
-        z = project(state.z - (eta(t) / (halves * beta)) * nabla)
-        y = project(state.x - nabla / beta)
+        z = project(_less(state.z, (eta(t) / (halves * beta)) * nabla))
+        y = project(_less(state.x, nabla / beta))
         x = (1 - tau(t + 1)) * y + tau(t + 1) * z
         return State(step=t + 1, x=x, x_before=state.x, y=y, z=z, total=total, nabla=nabla, beta=beta)
 

@@ -24,7 +24,9 @@ from dpsco.errors import InvalidArgument, LedgerError, positive
 from dpsco.mechanisms import Independent, Mechanism
 from dpsco.planning.plan import Plan
 from dpsco.privacy.calibration import Calibration, Uneven, calibrate
-from dpsco.problem import CustomLoss
+from dpsco.problem import CustomLoss, Domain, Product
+from dpsco.problem.domains import DOMAINS
+from dpsco.problem.losses import LOSSES
 from dpsco.values import Array, Batch, Clipped, Portion, Query, Released
 
 __all__ = ["Algorithm", "Convex", "Phase", "RowAccess", "Schedule", "fresh", "independent", "reach"]
@@ -235,10 +237,15 @@ class Convex(Algorithm):
 
     def check(self, plan: Plan, *, own_oracle: bool) -> None:
         problem = plan.problem
-        if own_oracle or isinstance(problem.loss, CustomLoss):
+        if own_oracle or type(problem.loss) is CustomLoss or type(problem.loss) not in LOSSES.values():
             raise InvalidArgument(
                 f"algorithm={self.name!r} is private for convex losses only, which the library cannot know of your own "
                 "oracle or CustomLoss. Use one of dpsco's losses, or a method that needs clipping alone."
+            )
+        if not _known(problem.domain):
+            raise InvalidArgument(
+                f"algorithm={self.name!r} is private if projections push no two points apart, which the library cannot "
+                "know of a domain of your own. Use one of dpsco's domains, or a method that needs clipping alone."
             )
         if not math.isfinite(problem.diameter):
             raise InvalidArgument(
@@ -279,6 +286,12 @@ class Convex(Algorithm):
                 f"Expected step={step:.6g} <= {allowed:.6g} for algorithm={self.name!r}: beyond 2/M a gradient step "
                 "may push two runs apart, and its privacy proof fails."
             )
+
+
+def _known(domain: Domain) -> bool:
+    """Whether the domain, and every part of a product, is one of the library's: a class derived from one is not."""
+    parts = domain.parts if isinstance(domain, Product) else ()
+    return type(domain) in DOMAINS.values() and all(map(_known, parts))
 
 
 # --- schedules ------------------------------------------------------------------------------------

@@ -58,4 +58,5 @@ class PoissonDPSGD(DPSGD):
         T, rate = plan.rounds, min(1.0, self.epochs / plan.rounds)
         paid, accounting = sampled_noise(plan, rows=plan.n, rate=rate, rounds=T, total=T)
         words = f"a Poisson sample of all rows at rate {rate:.4g} each" if rate < 1 else "all rows each"
-        return Schedule(paid, Independent(T), (Portion(0, plan.n, rate),) * T, words, accounting)
+        portions, together = (Portion(0, plan.n, rate),) * T, T if rate == 1.0 else 1
+        return Schedule(paid, Independent(T), portions, words, accounting, participations=together)

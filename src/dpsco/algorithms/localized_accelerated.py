@@ -30,7 +30,7 @@ import numpy as np
 
 from dpsco.algorithms.base import GAUSSIAN, Algorithm, Schedule, bound, fresh, reach
 from dpsco.algorithms.sampled import check_sampled, sampled_noise
-from dpsco.errors import positive
+from dpsco.errors import InvalidArgument, positive
 from dpsco.mechanisms import Independent
 from dpsco.planning.plan import Plan
 from dpsco.privacy.accountant import multiplier_by_limit
@@ -86,6 +86,10 @@ class LocalizedAccelerated(Algorithm):
 
     def check(self, plan: Plan, *, own_oracle: bool) -> None:
         check_sampled(self.name, plan)
+        if plan.n < 2:
+            raise InvalidArgument(
+                f"Expected n={plan.n} >= 2 for algorithm={self.name!r}: its first phase has n/2 rows."
+            )
 
     def gradients_each(self, plan: Plan) -> int:
         return max(math.ceil(phase.rate * phase.rounds) for phase in _phases(self, plan))
@@ -107,7 +111,8 @@ class LocalizedAccelerated(Algorithm):
         words = f"Poisson samples of {len(phases)} disjoint phases at rates {rates[0]:.3g} to {rates[-1]:.3g}"
         exact = accounts == {GAUSSIAN}
         accounting = GAUSSIAN if exact else max(accounts - {GAUSSIAN}) + ", each phase on rows of its own"
-        return Schedule(Uneven(tuple(paid)), Independent(total), portions, words, accounting)
+        together = max(phase.rounds for phase in phases) if exact else 1
+        return Schedule(Uneven(tuple(paid)), Independent(total), portions, words, accounting, participations=together)
 
     def start(self, plan: Plan, x0: Array) -> State:
         return State(0, x0, x0, x0, x0, np.zeros_like(x0))

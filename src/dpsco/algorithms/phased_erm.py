@@ -17,8 +17,9 @@ Solvers
     "svrg"          m = ceil(4 b / lam) single-row steps of 1/(4 b) about a snapshot, a fixed number of times
     "accelerated"   gradient descent with momentum on the whole phase, a fixed number of steps
 The number of steps is public: for "accelerated" what its rate needs in the worst case, for "svrg" one that halves the
-distance each time. A solver that is not certified then goes on until it is; how long it takes depends on the rows, so
-these steps are not counted.
+distance each time. A solver that is not certified then goes on until it is, "svrg" with "accelerated" if it has to,
+whose rate holds for all rows: that a phase ends says nothing about them. How long it takes depends on the rows, so
+these steps are not counted. A plan is refused where rounding could keep the certificate from coming true.
 Cost: about n polylog gradients and sqrt(n) polylog steps with "svrg"; rows in memory, a phase at a time.
 The paper's own constants were not at hand: tau_i = L eta_i / 40 (a tenth more noise under zero-out), the step
 (phases.py), the numbers of steps and the limit of ten phases are the library's own.
@@ -32,8 +33,8 @@ from typing import ClassVar
 
 from dpsco.algorithms.base import Convex, Phase, RowAccess, Schedule, fresh, told
 from dpsco.algorithms.phased_sgd import State
-from dpsco.algorithms.phases import phase_rows, rounding, step_formula
-from dpsco.errors import DataError, one_of
+from dpsco.algorithms.phases import phase_rows, rounding, step_formula, summation
+from dpsco.errors import DataError, InvalidArgument, one_of
 from dpsco.mechanisms import Independent
 from dpsco.planning.plan import Plan
 from dpsco.privacy.calibration import Uneven, calibrate_output
@@ -43,7 +44,12 @@ __all__ = ["PhasedERM", "Subproblem"]
 
 SOLVERS = ("svrg", "accelerated")
 _TOLERANCE = 1 / 40
-_MOST_EXTRA = 200
+_EXTRA = 20
+"""Snapshots more that "svrg" may take before "accelerated" takes over."""
+_MOST = 10
+"""Times as many steps as the rate of "accelerated" needs: room for rounding."""
+_REACHED = 1 / 8
+"""Share of tau that rounding may be in a certificate."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Subproblem:
     """Single-row steps between two snapshots of "svrg"."""
     rounds: int
     """Public number of rounds: snapshots of "svrg", steps of "accelerated"."""
+    worst: int
+    """Steps of "accelerated" that are enough for all rows, by its rate."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +104,11 @@ class PhasedERM(Convex):
         lam = 2.0 / (eta * n_i)
         b, tau = plan.problem.smoothness + lam, _TOLERANCE * L * eta
         gap = min(plan.problem.diameter, L / lam)
-        if self.solver == "svrg":
-            rounds = math.ceil(math.log2(max(2.0, (b / lam) * gap / tau)))
-        else:  # F(v) - F* <= tau^2 lam^2 / (2 b) is enough for the certificate
-            wanted = (tau * lam) ** 2 / (2 * b)
-            rounds = math.ceil(math.sqrt(b / lam) * math.log(max(math.e, (L * gap + lam * gap**2) / wanted)))
-        return Subproblem(n_i, eta, lam, b, tau, gap, inner=math.ceil(4 * b / lam), rounds=rounds)
+        wanted = (tau * lam) ** 2 / (2 * b)  # F(v) - F* up to here is enough for the certificate
+        worst = math.ceil(math.sqrt(b / lam) * math.log(max(math.e, (L * gap + lam * gap**2) / wanted)))
+        halvings = math.ceil(math.log2(max(2.0, (b / lam) * gap / tau)))
+        rounds = halvings if self.solver == "svrg" else worst
+        return Subproblem(n_i, eta, lam, b, tau, gap, inner=math.ceil(4 * b / lam), rounds=rounds, worst=worst)
 
     def _schedule(self, plan: Plan) -> Schedule:
         rows, L, p = phase_rows(plan.n), self._lipschitz(plan), plan.problem.parameters
@@ -109,6 +116,12 @@ class PhasedERM(Convex):
         for i, n_i in enumerate(rows):
             problem = self.subproblem(plan, i)
             certificate = rounding(plan, 1, L / problem.smoothness) * problem.smoothness / problem.lam
+            if plan.budget.private and certificate > _REACHED * problem.tau:
+                raise InvalidArgument(
+                    f"Phase {i + 1} of algorithm={self.name!r} is too fine for float64: its solver must come within "
+                    f"{problem.tau:.3g} of a minimiser, and rounding could be {certificate:.3g}. Use a larger step."
+                )
+            certificate += summation(n_i, L) / problem.lam
             paid.append(
                 calibrate_output(
                     plan.budget,
@@ -155,7 +168,7 @@ class _Work:
         """Stochastic variance-reduced gradient steps about one snapshot after another."""
         at, phase, v = self._at, self._phase, self._centre
         lam, move = at.lam, 1.0 / (4.0 * at.smoothness)
-        for part in range(at.rounds + _MOST_EXTRA):
+        for part in range(at.rounds + _EXTRA):
             full = phase.mean_gradient(v)
             end = self._certified(v, full)
             if part >= at.rounds:
@@ -167,15 +180,15 @@ class _Work:
                 now, then = phase.row_gradient(row, x, v)
                 x = self._project(x - move * (now - then + full + lam * (x - self._centre)))
             v = x
-        raise _not_certified()
+        return self.accelerated()
 
     def accelerated(self) -> Array:
-        """Nesterov's constant momentum for strongly convex functions."""
+        """Nesterov's constant momentum for strongly convex functions; its rate holds for all rows."""
         at, phase = self._at, self._phase
         root = math.sqrt(at.smoothness / at.lam)
         momentum = (root - 1.0) / (root + 1.0)
         v = y = self._centre
-        for step in range(at.rounds * _MOST_EXTRA):
+        for step in range(_MOST * at.worst):
             gradient = phase.mean_gradient(y)
             end = self._certified(y, gradient)
             if step >= at.rounds:
@@ -195,7 +208,7 @@ class _Work:
 
 
 def _not_certified() -> DataError:
+    """Not where noise is paid for: there the schedule has refused numbers for which a rate that holds could fail."""
     return DataError(
-        "The solver of a phase could not certify its minimiser, so nothing was released. Use a larger step or the "
-        "other solver."
+        "The solver of a phase could not certify its minimiser, so nothing was released. Use a larger step."
     )

@@ -7,7 +7,7 @@ import math
 from dpsco.algorithms.base import reach
 from dpsco.planning.plan import Plan
 
-__all__ = ["MOST_PHASES", "phase_rows", "step_formula"]
+__all__ = ["MOST_PHASES", "phase_rows", "rounding", "step_formula", "summation"]
 
 MOST_PHASES = 10
 """Steps and noise fall by 4 a phase: after ten they are 10^-6 of the first, which float64 still resolves."""
@@ -39,3 +39,8 @@ def step_formula(plan: Plan, L: float, rows: list[int]) -> float:
 def rounding(plan: Plan, steps: float, move: float) -> float:
     """How far ``steps`` computed moves of length up to ``move``, each with its projection, stray from exact ones."""
     return 8 * steps * (plan.problem.parameters + 16) * _ROUNDOFF * (plan.problem.radius + move)
+
+
+def summation(rows: int, L: float) -> float:
+    """How far a computed mean of ``rows`` vectors of length up to L strays from the exact one, in any order."""
+    return 2 * rows * _ROUNDOFF * L

@@ -51,5 +51,5 @@ def sampled_noise(plan: Plan, *, rows: int, rate: float, rounds: int, total: int
     )
     # Under replace the accountant takes z per clip, calibrate_round per two clips and one slack: a slack for each.
     z = found.z if budget.clips_apart == 1.0 else found.z / budget.clips_apart * _BOTH_ROWS
-    paid = calibrate_round(budget, clip=plan.clip, dimension=p, rows=rows, multiplier=z, rounds=total)
+    paid = calibrate_round(budget, clip=plan.clip, dimension=p, rows=rows, multiplier=z, rounds=total, sampled=True)
     return paid, f"dp_accounting's PLD accountant: epsilon {found.epsilon:.6g} at delta {budget.delta:.3g}"

@@ -17,7 +17,9 @@ evenly over the remaining steps composes to
 exactly so for linear losses. Averages and earlier iterates are not covered: there is no trace, no checkpoint.
 Computed maps are non-expansive but for rounding, at most e_k in step k: it adds sqrt(T) max e_k / (B_k s) to mu, for
 which 2^-10 of the budget is kept back. The noise of the last step lies on a fine grid, so the lowest bits of the model
-would be those of the iterate before it: the last move is rounded to a coarse grid, at no cost.
+would be those of the iterate before it: the last move is rounded to cells of about step s / 16, where it changes the
+probability of a cell by a factor within exp(+-2 e / cell) in each coordinate (e the fine grid and the last move's own
+rounding). Two runs are 4 p e / cell apart by that, which is taken from what is kept back too.
 Cost: one gradient a row; T steps, nearly n of them if p is small.
 The batch rule is the paper's; the constant step D_0 / (L sqrt(2 T)), at most 2/M, is the library's own.
 """
@@ -41,7 +43,7 @@ __all__ = ["SnowballSGD", "State", "batch_sizes"]
 
 _KEPT_BACK = 2.0**-10
 _GRID = 2.0**-38
-_COARSE = 2.0**-10
+_COARSE = 2.0**-4
 _ROUNDOFF = 2.0**-53
 
 
@@ -136,8 +138,10 @@ class SnowballSGD(Convex):
         L, p, R, step = self._lipschitz(plan), plan.problem.parameters, plan.problem.radius, self._knob(plan, "step")
         on_sum = max(part.slack / part.sigma for part in paid.values())
         on_move = 16 * (p + 8) * _ROUNDOFF * (R / step + L) / s
+        strays = max(part.grid / part.sigma for part in paid.values()) + _ROUNDOFF * ((R / step + 3 * L) / s + 40)
+        in_cells = 4 * p * strays / (_COARSE / 2)  # a cell is at least half of what was asked for
         check_support(plan.budget, T * T * p)
-        if math.sqrt(T) * (on_sum + on_move) > _KEPT_BACK * plan.budget.mu_per_record:
+        if math.sqrt(T) * (on_sum + on_move) + in_cells > _KEPT_BACK * plan.budget.mu_per_record:
             raise InvalidArgument(
                 f"Rounding over {T} steps could cost more privacy than algorithm={self.name!r} keeps back for it. Use "
                 "a larger step, a larger epsilon or fewer rows."
@@ -154,7 +158,7 @@ class SnowballSGD(Convex):
         moved = state.x - step * self._mean(plan, state, released)
         if t == schedule.rounds - 1 and plan.budget.private:
             s = schedule.calibration.at(t).sigma / schedule.size(plan, t)
-            moved = to_grid(moved, 2.0 ** math.floor(math.log2(_COARSE * step * s / math.sqrt(moved.size))))
+            moved = to_grid(moved, 2.0 ** math.floor(math.log2(_COARSE * step * s)))
         return State(t + 1, plan.problem.domain.project(moved))
 
     def output(self, state: State) -> Array:

@@ -33,6 +33,7 @@ Draw = Callable[[int], Array]
 """``draw(i)``: row i of Z, a fresh p-vector of N(0, sigma^2), always the same for the same i."""
 
 _BLOCK = 1 << 15
+_SHORT = 1 << 10
 
 NoiseBuffers = tuple[Array, ...]
 """What streaming keeps between rounds. SECRET: with it, released values turn back into raw sums."""
@@ -141,6 +142,10 @@ class Mechanism(abc.ABC):
 
 def _combined(weights: Array, vectors: tuple[Array, ...]) -> Array:
     """sum_i weights[i] vectors[i], term after term; in blocks that stay in the cache, long vectors in threads."""
+    if vectors[0].size <= _SHORT:  # in one go: calls cost more than numbers, and rows are added in their order here too
+        terms = np.array(vectors)
+        terms *= weights[:, None]
+        return np.asarray(np.add.reduce(terms, axis=0))
     out = np.empty_like(vectors[0])
 
     def combine(start: int) -> None:

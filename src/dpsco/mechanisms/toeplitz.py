@@ -57,4 +57,9 @@ class SquareRoot(Mechanism):
         return np.asarray(self.sensitivity * np.sqrt(np.cumsum(self.coefficients**2)))
 
     def _increment_weights(self, step: int) -> Array:
-        return np.diff(self.coefficients[: step + 1], prepend=0.0)[::-1]
+        return self._changes[step::-1]
+
+    @cached_property
+    def _changes(self) -> Array:
+        """c_k - c_{k-1}."""
+        return np.diff(self.coefficients, prepend=0.0)

@@ -121,17 +121,17 @@ class Account:
                 f"delta={stored[3]}, "
                 f"adjacency={stored[0]!r}, records={stored[1]}. Open it with the same."
             )
-        if not isinstance(state["runs"], list) or not all(map(_is_run, state["runs"])):
+        if not isinstance(state["runs"], list) or not all(_is_run(run, limit.mu) for run in state["runs"]):
             raise AccountError(f"The account {self.path.name!r} holds a run that is none. Restore it from a copy.")
         return state
 
 
-def _is_run(run: Any) -> bool:
+def _is_run(run: Any, limit: float) -> bool:
     """Whether an entry can have been written by ``charge``."""
     return (
         isinstance(run, dict)
         and set(run) == {"id", "mu"}
         and isinstance(run["id"], str)
         and isinstance(run["mu"], float)
-        and 0 < run["mu"] < math.inf
+        and 0 < run["mu"] <= limit * (1 + 1e-9)
     )

@@ -19,6 +19,8 @@ __all__ = ["Sampled", "epsilon_of_sampled", "multiplier", "multiplier_by_limit"]
 
 _NEIGHBOURS = {"zero-out": "REPLACE_SPECIAL", "replace": "REPLACE_ONE"}
 _CLOSE = 1e-3
+_LEAST = 0.25
+"""About the smallest z: where delta exceeds the chance of being sampled at all, no noise would do."""
 _INTERVAL = 1e-3
 """Of privacy losses that the accountant rounds up to; epsilon is at most 0.1 % above that of a ten times finer one."""
 
@@ -49,7 +51,7 @@ def multiplier(*, epsilon: float, delta: float, rate: float, rounds: int, adjace
         return epsilon_of_sampled(z, delta=delta, rate=rate, rounds=rounds, adjacency=adjacency)
 
     apart = 2.0 if adjacency == "replace" else 1.0
-    high = apart * multiplier_by_limit(mu, rate, rounds)
+    high = max(_LEAST, apart * multiplier_by_limit(mu, rate, rounds))
     at_high = reached(high)
     while at_high > epsilon:
         high *= 1.2
@@ -57,11 +59,14 @@ def multiplier(*, epsilon: float, delta: float, rate: float, rounds: int, adjace
     low, at_low = high / 1.2, reached(high / 1.2)
     while at_low <= epsilon:
         high, at_high = low, at_low
+        if low < _LEAST:
+            return Sampled(high, at_high)
         low /= 1.2
         at_low = reached(low)
     while at_high < (1.0 - _CLOSE) * epsilon and high - low > 1e-9 * high:
         # log epsilon is close to linear in log z: aim just inside, and halve the interval if that was no help.
-        share = math.log(at_low / ((1.0 - _CLOSE / 2) * epsilon)) / math.log(at_low / at_high)
+        aim = math.log(at_low / ((1.0 - _CLOSE / 2) * epsilon))
+        share = aim / math.log(at_low / at_high) if at_high > 0.0 else 0.5
         z = low * (high / low) ** min(0.95, max(0.05, share))
         at = reached(z)
         if at <= epsilon:

@@ -61,7 +61,7 @@ class Calibration:
     slack: float
     """The part of ``difference`` that floating point adds to S * C."""
     rowwise: bool
-    """Round row by row: under add-remove a deleted row shifts the others, and no block may feel it."""
+    """Round row by row: a row deleted (add-remove) or not sampled shifts the others, and no block may feel it."""
 
     def at(self, step: int) -> Calibration:
         """The calibration of round ``step``: this one, for every round."""
@@ -131,12 +131,14 @@ def calibrate_uneven(
 
 
 def calibrate_round(
-    budget: Budget, *, clip: float, dimension: int, rows: int, multiplier: float, rounds: int
+    budget: Budget, *, clip: float, dimension: int, rows: int, multiplier: float, rounds: int, sampled: bool = False
 ) -> Calibration:
     """Independent noise for the sum of one round among ``rounds``: ``sigma = multiplier * difference``.
 
     Whoever chooses the multiplier answers for the composition: sqrt(k)/mu if a row is in k rounds, or what an
-    accountant says of sampled rounds.
+    accountant says of ``sampled`` rounds. Amplification by sampling counts on a zeroed row that is in the sample
+    leaving the sum that there is without it; in a sample cut into blocks it would shift every later one, so that
+    sampled rounds round row by row.
     """
     if not budget.private:
         return _silent(budget, clip)
@@ -144,7 +146,7 @@ def calibrate_round(
     sigma = _SAFE * multiplier * difference
     _check_range(rows * clip + 4 * NOISE_SUPPORT * sigma * math.sqrt(rounds), sigma, grid)
     check_support(budget, rounds * rounds * dimension, shift=max(budget.mu, 1.0 / multiplier))
-    rowwise = budget.adjacency == "add-remove"
+    rowwise = sampled or budget.adjacency == "add-remove"
     return Calibration(clip=clip, sigma=sigma, grid=grid, difference=difference, slack=slack, rowwise=rowwise)
 
 

@@ -121,7 +121,9 @@ class Channel:
         return "Channel(<secret>)"
 
     def _draw(self, row: int) -> Array:
-        return self._calibration.deviation(row) * normals(self._ledger.key, row, self._dimension)
+        noise = normals(self._ledger.key, row, self._dimension)
+        noise *= self._calibration.deviation(row)
+        return noise
 
     def _fingerprint(self, query: Query, clipped: Clipped) -> bytes:
         return derive(self._ledger.key, "fingerprint", query.digest(), np.ascontiguousarray(clipped.total).tobytes())

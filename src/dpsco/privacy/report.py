@@ -29,6 +29,7 @@ _JSON_TYPES: dict[str, Any] = {
 
 _ABOVE_ZERO = {"epsilon", "mu", "records", "rounds", "batch_size", "rows_planned", "gradients_per_example"}
 _LARGEST_COUNT = 2**63
+_MU_RANGE = (1e-12, 1e6)
 
 
 def _fits(name: str, kind: str, value: Any) -> bool:
@@ -44,6 +45,8 @@ def _fits(name: str, kind: str, value: Any) -> bool:
         return False
     if name == "delta":
         return 0 < value < 1
+    if name == "mu":
+        return _MU_RANGE[0] < value < _MU_RANGE[1] or value == math.inf
     return value > 0 if name in _ABOVE_ZERO else value >= 0
 
 
@@ -62,6 +65,7 @@ class PrivacyReport:
     reason: str
     """Why the run is private, or why it is not."""
     mu: float
+    """The budget's Gaussian-DP parameter; the run is mu-GDP only where ``gaussian`` says so."""
     epsilon: float
     delta: float
     adjacency: str
@@ -164,7 +168,8 @@ class PrivacyReport:
         lines += [f"| {name} | {value} |" for name, value in self.facts()]
         for title, items in self.lists():
             lines += ["", f"## {title}", "", *(f"* {item}" for item in items)]
-        lines += ["", "## epsilon at every delta", "", "| delta | epsilon |", "|---|---|"]
+        title = "epsilon at every delta" if self.gaussian else "epsilon at this delta alone"
+        lines += ["", f"## {title}", "", "| delta | epsilon |", "|---|---|"]
         lines += [f"| {delta:.3g} | {epsilon:.6g} |" for delta, epsilon in self.curve]
         return "\n".join(lines) + "\n"
 

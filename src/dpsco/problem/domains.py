@@ -218,7 +218,7 @@ DOMAINS: dict[str, type[Domain]] = {kind.kind: kind for kind in (L2Ball, Box, Si
 
 
 def _into_ball(x: Array, radius: float) -> Array:
-    norm = float(np.linalg.norm(x))
+    norm = math.sqrt(x.dot(x))
     return x * (radius / norm) if norm > radius else x.copy()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
+from dpsco.algorithms import AcceleratedSRGD
 from dpsco.errors import ExtraMissing
 from dpsco.files import write_atomic
 from dpsco.reporting.plots import line_plot
@@ -42,11 +43,14 @@ def write_page(
         facts=result.report.facts(),
         lists=result.report.lists(),
         words=promise_in_words(result.report) if result.report.private else [],
-        explanation=result.plan.explain().replace("\n  ", " "),
+        # The words of a plan are those of Algorithm 1; what another method did with it is in the facts.
+        explanation=result.plan.explain().replace("\n  ", " ")
+        if result.report.algorithm == AcceleratedSRGD.name
+        else "",
         predicted=_predicted(result),
         reached=dict(reached or {}),
         not_private=dict(not_private or {}),
-        curve_plot=_curve(result) if result.report.private else "",
+        curve_plot=_curve(result) if result.report.private and result.report.gaussian else "",
         trace_plot=_trace(result),
     )
     target = Path(path)

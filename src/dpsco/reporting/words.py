@@ -22,7 +22,7 @@ def promise_in_words(report: PrivacyReport) -> list[tuple[str, str]]:
     return [
         ("Who is protected?", _who(report)),
         ("What is promised?", _what(report)),
-        ("Against whom?", _whom()),
+        ("Against whom?", _whom(report)),
         ("What remains?", _remainder(report)),
         ("What is not promised?", _limits(report)),
     ]
@@ -32,12 +32,18 @@ def _who(report: PrivacyReport) -> str:
     if report.records == 1:
         return (
             "Every single row of the training data. A person with one row is protected as a whole; a person with "
-            "several rows is protected for each of them, with a weaker promise for all together ('epsilon for k rows')."
+            f"several rows is protected for each of them, {_together(report)}."
         )
     return (
         f"Every person or unit with at most {report.records} rows in the training data, for all those rows together. "
         "Rows beyond that number did not count, or the data have none."
     )
+
+
+def _together(report: PrivacyReport) -> str:
+    if report.gaussian:
+        return "with a weaker promise for all together ('epsilon for k rows')"
+    return "and nothing is promised for all of them together"
 
 
 def _what(report: PrivacyReport) -> str:
@@ -57,18 +63,30 @@ def _factor(report: PrivacyReport) -> float:
     return math.exp(report.epsilon) if report.epsilon < 700 else math.inf
 
 
-def _whom() -> str:
+_SEEN = {
+    "all iterates": "the published model, its report and every intermediate version of it",
+    "phase outputs": "the published model, its report and the released outputs of its phases (and nothing in between)",
+    "last iterate": "the published model and its report (and no earlier version of it)",
+}
+
+
+def _whom(report: PrivacyReport) -> str:
     return (
-        "Against anyone who sees the published model, its report and every intermediate version of it, with any "
+        f"Against anyone who sees {_SEEN.get(report.releases, _SEEN['last iterate'])}, with any "
         "feasible amount of computing power and with any other knowledge, including all other rows. Later work with "
         "the model cannot undo it."
     )
 
 
 def _remainder(report: PrivacyReport) -> str:
+    curve = (
+        "The curve below trades the one for the other: it is one promise at several points."
+        if report.gaussian
+        else "No other pair is promised."
+    )
     return (
         f"A factor of {_factor(report):.3g} and a share of {report.delta:.2g}: the smaller both are, the less the two "
-        "worlds can be told apart. The curve below trades the one for the other: it is one promise at several points."
+        f"worlds can be told apart. {curve}"
     )
 
 

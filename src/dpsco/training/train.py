@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -197,8 +198,9 @@ def _note(diagnostics: Diagnostics | None, clipped: Any) -> None:
 
 
 def _round(before: Any, after: Any) -> Round:
-    nabla = 0.0 if after.nabla is None else float(np.linalg.norm(after.nabla))
-    return Round(step=before.step, gradient_norm=nabla, move=float(np.linalg.norm(after.x - before.x)))
+    nabla, move = after.nabla, after.x - before.x
+    length = 0.0 if nabla is None else math.sqrt(nabla.dot(nabla))
+    return Round(step=before.step, gradient_norm=length, move=math.sqrt(move.dot(move)))
 
 
 @cache
