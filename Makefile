@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= auto
 SOURCES := src tests benchmarks examples scripts
 
-.PHONY: demo test test-slow lint bench docs clean
+.PHONY: demo test test-slow lint bench docs audit-dependencies clean
 
 demo: $(VENV)/.report
 	$(BIN)/dpsco demo
@@ -14,7 +14,7 @@ test: lint
 	$(BIN)/pytest -q -n $(WORKERS)
 
 test-slow: $(VENV)/.slow
-	$(BIN)/pytest -q -n $(WORKERS) -m slow
+	$(BIN)/pytest -q -n $(WORKERS) -m "slow or proof"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check $(SOURCES)
@@ -26,6 +26,11 @@ bench: $(VENV)/.report
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+
+# Asks PyPI for known vulnerabilities of what is installed: needs a network.
+audit-dependencies: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/python scripts/audit_dependencies.py --online
 
 clean:
 	rm -rf $(VENV) build demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -43,7 +48,7 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.slow: pyproject.toml | $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[accounting]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[accounting,fuzz]'
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python

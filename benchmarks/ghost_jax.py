@@ -1,6 +1,7 @@
 """Clipping the differences of a network in JAX: time and peak memory over two ordinary passes of the same batch.
 
     python -m benchmarks ghost_jax
+    python -m benchmarks ghost_jax mlp time         some of: mlp cnn, and of: time formed memory
 
 Float32, batch 4096; an ordinary pass is forward and backward with parameter gradients, compiled, at each of the two
 points. "tight" has a clip that shortens every row, "loose" one that shortens few. vmap forms the gradient of every row:
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from benchmarks.speed import interleaved, machine
 from dpsco.values import Batch, Query
 
 ROWS, PART = 4096, 16
+PARTS, BASE = ("time", "formed", "memory"), "two ordinary passes"
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
 SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
     "mlp": {"w1": (784, 1024), "b1": (1024,), "w2": (1024, 1024), "b2": (1024,), "w3": (1024, 10), "b3": (10,)},
@@ -88,7 +89,7 @@ def ways(name: str) -> dict[str, Callable[[], Any]]:
         return lambda: oracle.answer(query, Batch(8, [(features[:many], labels[:many])]))
 
     return {
-        "two ordinary passes": ordinary,
+        BASE: ordinary,
         "ghost, loose clip": answer(ghost, 100.0),
         "ghost, tight clip": answer(ghost, 0.1),
         "vmap": answer(formed, 100.0, PART),
@@ -122,26 +123,28 @@ def _status(field: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
-def main(names: tuple[str, ...] = ("mlp", "cnn")) -> None:
+def main(*chosen: str) -> None:
+    parts = [part for part in PARTS if part in chosen] or list(PARTS)
     print(f"{machine()}, jax {jax.__version__}")
-    for name in names:
+    for name in [name for name in SHAPES if name in chosen] or SHAPES:
         tasks = ways(name)
         slow = tasks.pop("vmap")
-        seconds = interleaved(tasks)
-        slow()  # compiles
-        start = time.perf_counter()
-        slow()
-        seconds["vmap"] = PART * (time.perf_counter() - start)
-        memory = {way: peak_megabytes(name, way) for way in seconds}
-        base, room = seconds["two ordinary passes"], memory["two ordinary passes"]
         print(f"\n{name}: {sum(int(np.prod(s)) for s in SHAPES[name].values()):,} parameters, batch {ROWS}")
-        for way, took in seconds.items():
-            words = f"{took / base:>7.2f}x time ({took:.3f} s){memory[way] / room:>8.2f}x memory ({memory[way]:.0f} MB)"
-            print(f"  {way:<22}{words}", flush=True)
+        if "time" in parts:
+            seconds = interleaved(tasks)
+            for way, took in seconds.items():
+                print(f"  {way:<22}{took / seconds[BASE]:>8.2f}x time ({took:.3f} s)", flush=True)
+        if "formed" in parts:
+            seconds = interleaved({BASE: tasks[BASE], "vmap": slow}, repeats=1)
+            print(f"  {'vmap':<22}{PART * seconds['vmap'] / seconds[BASE]:>8.2f}x time", flush=True)
+        if "memory" in parts:
+            memory = {way: peak_megabytes(name, way) for way in (*tasks, "vmap")}
+            for way, most in memory.items():
+                print(f"  {way:<22}{most / memory[BASE]:>8.2f}x memory ({most:.0f} MB)", flush=True)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--peak"]:
         _peak(*sys.argv[2:])
     else:
-        main(tuple(sys.argv[1:]) or ("mlp", "cnn"))
+        main(*sys.argv[1:])

@@ -1,7 +1,7 @@
 """Clipping the differences of a network in PyTorch: time and peak memory over two ordinary passes of the same batch.
 
     python -m benchmarks ghost_torch
-    python -m benchmarks.ghost_torch --without-opacus
+    python -m benchmarks ghost_torch mlp time       some of: mlp cnn, and of: time formed opacus memory
 
 Float32, batch 4096, two threads; an ordinary pass is forward and backward with parameter gradients, at each of the two
 points. "tight" has a clip that shortens every row, "loose" one that shortens few. vmap and Opacus form the gradient of
@@ -29,6 +29,7 @@ from benchmarks.speed_peers import HERE, TORCH, environment
 from dpsco.values import Batch, Query
 
 ROWS, PART = 4096, 16
+NETWORKS, PARTS, BASE = ("mlp", "cnn"), ("time", "formed", "opacus", "memory"), "two ordinary passes"
 
 
 def network(name: str) -> nn.Module:
@@ -79,7 +80,7 @@ def ways(name: str) -> dict[str, Callable[[], Any]]:
         return lambda: oracle.answer(query, Batch(8, [(features[:many], labels[:many])]))
 
     return {
-        "two ordinary passes": ordinary,
+        BASE: ordinary,
         "ghost, loose clip": answer(ghost, 100.0),
         "ghost, tight clip": answer(ghost, 0.1),
         "vmap": answer(formed, 100.0, PART),
@@ -118,29 +119,36 @@ def opacus(name: str) -> float | None:
     return float(run.stdout.split()[-1]) if run.returncode == 0 else None
 
 
-def main(*, with_opacus: bool = True, names: tuple[str, ...] = ("mlp", "cnn")) -> None:
+def main(*chosen: str) -> None:
+    parts = [part for part in PARTS if part in chosen] or list(PARTS)
     torch.set_num_threads(2)
     print(f"{machine()}, torch {torch.__version__}")
-    for name in names:
+    for name in [name for name in NETWORKS if name in chosen] or NETWORKS:
         tasks = ways(name)
         slow = tasks.pop("vmap")
-        seconds = interleaved(tasks)
-        start = time.perf_counter()
-        slow()
-        seconds["vmap"] = PART * (time.perf_counter() - start)
-        memory = {way: statistics.median(peak_megabytes(name, way) for _ in range(3)) for way in seconds}
-        base, room = seconds["two ordinary passes"], memory["two ordinary passes"]
         print(f"\n{name}: {sum(p.numel() for p in network(name).parameters()):,} parameters, batch {ROWS}")
-        for way, took in seconds.items():
-            print(f"  {way:<22}{took / base:>7.2f}x time ({took:.3f} s){memory[way] / room:>8.2f}x memory", flush=True)
-        if with_opacus:
+        if "time" in parts:
+            seconds = interleaved(tasks)
+            for way, took in seconds.items():
+                print(f"  {way:<22}{took / seconds[BASE]:>8.2f}x time ({took:.3f} s)", flush=True)
+        if "formed" in parts or "opacus" in parts:
+            base = interleaved({BASE: tasks[BASE]}, repeats=3)[BASE]
+        if "formed" in parts:
+            start = time.perf_counter()
+            slow()
+            print(f"  {'vmap':<22}{PART * (time.perf_counter() - start) / base:>8.2f}x time", flush=True)
+        if "opacus" in parts:
             took = opacus(name)
-            words = "skipped: it cannot be installed here" if took is None else f"{PART * took / base:>7.2f}x time"
+            words = "skipped: it cannot be installed here" if took is None else f"{PART * took / base:>8.2f}x time"
             print(f"  {'Opacus':<22}{words}", flush=True)
+        if "memory" in parts:
+            memory = {way: statistics.median(peak_megabytes(name, way) for _ in range(3)) for way in (*tasks, "vmap")}
+            for way, most in memory.items():
+                print(f"  {way:<22}{most / memory[BASE]:>8.2f}x memory ({most:.0f} MB)", flush=True)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--peak"]:
         _peak(*sys.argv[2:])
     else:
-        main(with_opacus="--without-opacus" not in sys.argv)
+        main(*sys.argv[1:])

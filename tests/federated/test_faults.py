@@ -122,7 +122,6 @@ def test_a_repeated_answer_counts_once() -> None:
     for replies in (
         lambda query: [(9, answer(query)), (9, answer(query))],
         lambda query: [(9, answer(query)), (10, answer(query))],
-        lambda query: [(9, answer(query)), (10, answer(query, numbers=np.ones(P)))],
     ):
         seen = Attendance()
         nodes = WithGuest(lambda query, step, replies=replies: replies(query) if step == 3 else [])

@@ -55,6 +55,17 @@ def test_a_group_pays_for_each_of_its_records() -> None:
     assert shared.mu_per_record == pytest.approx(whole.mu / 5, rel=1e-15)
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (12.0, 1e-5)])
+def test_mu_is_that_of_the_exact_curve(epsilon: float, delta: float) -> None:
+    """delta(epsilon) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), in 40 digits."""
+    import mpmath
+
+    with mpmath.workdps(40):
+        mu = mpmath.mpf(Budget(epsilon, delta).mu)
+        reached = mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+        assert delta * (1 - mpmath.mpf(10) ** -9) <= reached <= delta
+
+
 def test_replace_moves_a_sum_twice_as_far() -> None:
     assert [Budget(1.0, 1e-6, a).clips_apart for a in ("zero-out", "add-remove", "replace")] == [1.0, 1.0, 2.0]
 

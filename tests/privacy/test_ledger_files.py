@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -509,5 +510,8 @@ def test_kill_9_at_random_moments_then_resume_gives_the_same_model(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_kill_9_fifty_times_then_resume_gives_the_same_model(tmp_path: Path) -> None:
+def test_kill_9_fifty_times_then_resume_gives_the_same_model(
+    tmp_path: Path, mark_figure: Callable[[int, str], None]
+) -> None:
     kill_and_resume(tmp_path, kills=50)
+    mark_figure(20, "50 of 50 kills resumed to the same bytes")

@@ -21,6 +21,7 @@ from dpsco import InvalidArgument
 from dpsco.privacy.noise import NOISE_SUPPORT, SEGMENT, check_key, derive, new_key, normals
 
 Book = Callable[[float], float]
+Note = Callable[[int, str], None]
 
 
 # --- determinism ------------------------------------------------------------------------------
@@ -66,6 +67,9 @@ def test_keys_are_256_fresh_bits() -> None:
     keys = {new_key() for _ in range(1000)}
     assert len(keys) == 1000
     assert {len(key) for key in keys} == {32}
+    numbers = [int.from_bytes(key, "little") for key in keys]
+    ever_set, always_set = functools.reduce(operator.or_, numbers), functools.reduce(operator.and_, numbers)
+    assert (ever_set, always_set) == (2**256 - 1, 0)  # every bit is tossed: by chance this fails with 256 2^-999
 
 
 @pytest.mark.parametrize("key", [b"", bytes(16), bytes(33), "0" * 32, 0, None, [0] * 32])
@@ -156,13 +160,14 @@ def test_the_generator_is_aes_128_in_counter_mode_under_the_derived_key() -> Non
 # --- distribution -----------------------------------------------------------------------------
 
 
-def test_pooled_chi_square_on_1e7_draws_is_within_0_2_percent(false_alarms: Book) -> None:
+def test_pooled_chi_square_on_1e7_draws_is_within_0_2_percent(false_alarms: Book, mark_figure: Note) -> None:
     """N = 1e7; the mean of z^2 has standard error sqrt(2/N) = 0.045 %, so 0.2 % is 4.47 of them."""
     n = 10_000_000
     false_alarms(2 * stats.norm.sf(0.002 / math.sqrt(2 / n)))
     key = new_key()
     total = math.fsum(float(np.sum(normals(key, row, n // 10) ** 2)) for row in range(10))
     assert abs(total / n - 1) < 0.002, key.hex()
+    mark_figure(4, f"chi-square of 1e7 draws off by {100 * abs(total / n - 1):.3f} %")
 
 
 def test_a_million_draws_look_normal_at_alpha_1e_6(false_alarms: Book) -> None:
@@ -216,10 +221,11 @@ def test_tails_of_1e7_draws_have_their_poisson_counts(false_alarms: Book) -> Non
 
 
 @pytest.mark.slow
-def test_tails_of_1e8_draws_have_their_poisson_counts(false_alarms: Book) -> None:
+def test_tails_of_1e8_draws_have_their_poisson_counts(false_alarms: Book, mark_figure: Note) -> None:
     """N = 1e8, three bands of alpha = 1e-6: 6,334 beyond 4 sigma, 57 beyond 5, 6 beyond 5.42 expected."""
     false_alarms(3e-6)
     _check_tails(100_000_000, 1e-6)
+    mark_figure(5, "1e6 draws normal at alpha 1e-6, 1e8 draws inside all three bands")
 
 
 def test_declared_support_is_inside_what_the_ziggurat_can_reach() -> None:

@@ -88,7 +88,9 @@ def increments_of(name: str, horizon: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["sqrt", "tree", "independent"])
-def test_variance_of_every_round_and_every_covariance_are_those_of_the_mechanism(name: str, false_alarms: Book) -> None:
+def test_variance_of_every_round_and_every_covariance_are_those_of_the_mechanism(
+    name: str, false_alarms: Book, mark_figure: Callable[[int, str], None]
+) -> None:
     """T = 64, N = 1e5 runs: 2,080 entries of the covariance within 6 standard errors (2e-9 each)."""
     horizon, runs = 64, 100_000
     false_alarms(2080 * 2 * stats.norm.sf(6))
@@ -99,6 +101,7 @@ def test_variance_of_every_round_and_every_covariance_are_those_of_the_mechanism
     error = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / runs)
     deviation = np.abs(w @ w.T / runs - expected) / error
     assert np.max(deviation) < 6
+    mark_figure(4, f"{name} within {np.max(deviation):.1f} standard errors")
     prefix = np.cumsum(w, axis=0).std(axis=1)
     assert np.max(prefix) == pytest.approx(strategy.max_error * noise.difference / BUDGET.mu, rel=0.03)
 
@@ -147,12 +150,15 @@ def test_white_box_audit_catches_too_little_noise(factor: float, false_alarms: B
     assert audit("sqrt", noise, weak, false_alarms) > 6
 
 
-def test_precision_attack_finds_no_output_off_the_grid_for_either_neighbour() -> None:
+def test_precision_attack_finds_no_output_off_the_grid_for_either_neighbour(
+    mark_figure: Callable[[int, str], None],
+) -> None:
     """4e6 releases for each neighbour, sums that are themselves off the grid included: none tells them apart."""
     strategy, noise = calibrated("sqrt", 4, 1)
     for value in (0.0, 1.0, 1 / 3):
         outputs = releases(noise, strategy, [value] * 4, 1_000_000)
         assert np.all(np.mod(outputs / noise.grid, 1.0) == 0.0)
+    mark_figure(6, "0 of 12e6 releases off the grid")
 
 
 def test_released_is_the_rounded_sum_plus_noise_that_does_not_depend_on_the_sum() -> None:

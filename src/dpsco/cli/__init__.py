@@ -11,7 +11,7 @@ from dpsco.errors import DpscoError
 
 __all__ = ["main"]
 
-COMMANDS = ("plan", "fit", "predict", "report", "mechanisms", "demo")
+COMMANDS = ("plan", "fit", "predict", "report", "audit", "mechanisms", "compare", "paper", "demo")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

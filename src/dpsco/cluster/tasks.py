@@ -19,7 +19,7 @@ from dpsco.cluster.messages import SensitivePick, SensitiveRows, SensitiveSum
 from dpsco.data.arrow_files import ParquetSource
 from dpsco.data.files import RowForm
 from dpsco.data.shuffle import in_blocks, stacked
-from dpsco.errors import DataError
+from dpsco.errors import ClusterError, DataError
 from dpsco.oracles import Oracle
 from dpsco.oracles.csr import is_sparse
 from dpsco.oracles.fused import FusedOracle, _finest
@@ -33,6 +33,7 @@ _CHANGED = "has another number of rows than when the run began. Files must stay 
 
 def load(shard: Shard, form: RowForm, unreadable: str, shuffle: int) -> SensitiveRows:
     """The rows of ``shard``; a file that cannot be read raises, or (``unreadable="zero"``) gives zero rows."""
+    _refuse_to_spill()
     chunks: list[Chunk] = []
     unread: list[tuple[int, int, str]] = []
     start = shard.start
@@ -48,6 +49,22 @@ def load(shard: Shard, form: RowForm, unreadable: str, shuffle: int) -> Sensitiv
     if shuffle:  # a chunk for each block, which is what will be gathered from
         chunks = list(in_blocks(chunks, shuffle, first=-shard.start % shuffle))
     return SensitiveRows(shard.start, shard.stop, tuple(chunks), tuple(unread))
+
+
+def _refuse_to_spill() -> None:
+    """Rows and sums stay in memory: a worker that writes results to its disk when that fills up gets none."""
+    from distributed import get_worker
+    from distributed.spill import SpillBuffer
+
+    try:
+        held = get_worker().data
+    except ValueError:  # not in a worker
+        return
+    if isinstance(held, SpillBuffer):
+        raise ClusterError(
+            "A worker is set to spill to its disk, where rows would stay. Start workers with "
+            "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False and DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False."
+        )
 
 
 def _read(path: Any, groups: Sequence[int], rows: int, form: RowForm) -> list[Chunk]:

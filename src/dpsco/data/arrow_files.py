@@ -188,7 +188,10 @@ def arrow_numbers(column: Any) -> Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if _is_text(column.type):
-        column = pc.utf8_trim_whitespace(column)
+        try:
+            column = pc.utf8_trim_whitespace(column)
+        except pa.ArrowInvalid:
+            column = pc.utf8_trim_whitespace(pa.array(_texts(column), column.type))
         is_number = pc.match_substring_regex(column, NUMBER)
         column = pc.if_else(is_number, column, pa.scalar(None, column.type))
     return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
@@ -202,7 +205,24 @@ def arrow_text(column: Any) -> Coded:
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     codes = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)  # unsigned ones have no -1
-    return coded(("" if value is None else value for value in column.dictionary.to_pylist()), codes)
+    return coded(("" if value is None else value for value in _texts(column.dictionary)), codes)
+
+
+def _texts(column: Any) -> list[Any]:
+    """The cells of a column; None for text that is not UTF-8: one such cell must not stop a run, nor be printed."""
+    pa = arrow("pyarrow")
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        wide = pa.types.is_large_string(column.type)
+        return [_decoded(cell) for cell in column.cast(pa.large_binary() if wide else pa.binary()).to_pylist()]
+
+
+def _decoded(cell: bytes | None) -> str | None:
+    try:
+        return None if cell is None else cell.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _is_number(kind: Any) -> bool:

@@ -134,7 +134,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
                 raise DataError("X has cells that are not numbers. Encode or drop those columns.") from None
             raise
         if self.invalid_rows == "zero":
-            y = column_or_1d(y, warn=True)
+            # A list becomes an array of its cells: as text or numbers, one odd label would change all others.
+            y = column_or_1d(np.array(y, dtype=object) if isinstance(y, (list, tuple)) else y, warn=True)
             if len(y) != X.shape[0]:
                 raise InvalidArgument(f"Expected one label a row, got {len(y)} labels for {X.shape[0]} rows.")
         if first:

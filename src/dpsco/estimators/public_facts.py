@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.data.cells import canonical_text
 from dpsco.errors import DataError, InvalidArgument, positive
 
 __all__ = ["PrivacyLeakWarning", "class_codes", "declared_classes", "label_bound_of", "warn_seeded"]
+
+
+_CELLS = (str, bool, int, float)
 
 
 class PrivacyLeakWarning(UserWarning):
@@ -32,7 +36,12 @@ def declared_classes(classes: Sequence[Any] | None, labels: NDArray[Any] | None)
         return known, False
     if labels is None:
         raise InvalidArgument("partial_fit sees a part of the rows: state classes=[...] when you make the estimator.")
-    known = np.unique(labels)
+    try:
+        known = np.unique(labels)
+    except TypeError:
+        raise DataError(
+            "y holds text and numbers. State classes=[...], so that no row decides what the classes are."
+        ) from None
     if len(known) < 2:
         raise DataError("y has one class only; a classifier needs two. State classes=[...] if there are more.")
     warnings.warn(
@@ -46,11 +55,13 @@ def declared_classes(classes: Sequence[Any] | None, labels: NDArray[Any] | None)
 
 def class_codes(labels: NDArray[Any], classes: NDArray[Any], *, unknown: str) -> NDArray[np.float64]:
     """Position of each label in ``classes``; NaN, a zero row, for others if ``unknown="zero"``."""
-    if (labels.dtype.kind in "SUO") != (classes.dtype.kind in "SUO"):
+    mixed = (labels.dtype.kind in "SUO") != (classes.dtype.kind in "SUO")
+    if mixed and unknown == "error":
         raise InvalidArgument("Expected classes and y of one type: one holds text, the other numbers.")
-    if labels.dtype.kind == "O":
-        position = {label: code for code, label in enumerate(classes.tolist())}
-        codes = np.array([position.get(label, np.nan) for label in labels.tolist()], dtype=np.float64)
+    if mixed or labels.dtype.kind == "O":  # cell by cell: one odd label decides nothing about another
+        position = {canonical_text(label): code for code, label in enumerate(classes.tolist())}
+        cells = (canonical_text(label) if isinstance(label, _CELLS) else None for label in labels.tolist())
+        codes = np.array([np.nan if cell is None else position.get(cell, np.nan) for cell in cells], dtype=np.float64)
     else:
         place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
         codes = np.where(classes[place] == labels, place, np.nan)

@@ -79,7 +79,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         try:
             targets = np.array(y, dtype=np.float64)
         except (TypeError, ValueError):
-            raise DataError("Expected y to be numbers.") from None
+            if self.invalid_rows == "error":
+                raise DataError("Expected y to be numbers.") from None
+            targets = np.array([_number(cell) for cell in y.tolist()])  # one odd target decides about itself alone
         self._bound, inferred = label_bound_of(self.label_bound, targets if whole else None)
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             targets = np.clip(targets / self._bound, -1.0, 1.0)
@@ -98,3 +100,10 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # on the few hundred rows of scikit-learn's checks noise rules
         return tags
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")

@@ -8,7 +8,8 @@ Of each client whose round it is, a query wants one vector:
 each clipped vector rounded to the query's grid. ``gradients(x)``: the gradients of a client's rows, shape (rows, p).
 
 Guarantee: whatever ``gradients`` returns, a vector that is sent has norm at most C in exact arithmetic before it is
-rounded; rows that are not finite count as 0. A client that has no round, or whose round it is not, sends nothing.
+rounded; rows that are not finite count as 0. A client that has no round, or whose round it is not, sends nothing; nor
+does one whose ``gradients`` raise, and the others of its node answer as if it were not there.
 Cost: k gradients a row (k = 2, or 1 in round 0).
 """
 
@@ -33,7 +34,8 @@ def respond(query: bytes, clients: Mapping[str, Gradients], assignment: Assignme
     """The answer of whoever hosts ``clients`` (id -> gradients of its rows); ``Malformed`` if ``query`` is none."""
     asked, rule = decode_query(query), assignment or Hashed()
     called = sorted(name for name in clients if rule.round_of(name, asked.run, asked.rounds) == asked.step)
-    parts = [(name, contribution(asked, clients[name])) for name in called]
+    found = ((name, _contribution_or_none(asked, clients[name])) for name in called)
+    parts = [(name, numbers) for name, numbers in found if numbers is not None]
     if asked.unit != CLIENT and parts:
         parts = [("", np.sum([numbers for _, numbers in parts], axis=0))]
     return encode_answer(asked, parts)
@@ -42,6 +44,13 @@ def respond(query: bytes, clients: Mapping[str, Gradients], assignment: Assignme
 def rounds_of(clients: Iterable[str], run: bytes, rounds: int, assignment: Assignment) -> list[int]:
     """Rounds in which one of ``clients`` takes part: the others need not be asked of their host."""
     return sorted({step for name in clients if (step := assignment.round_of(name, run, rounds)) is not None})
+
+
+def _contribution_or_none(asked: Asked, gradients: Gradients) -> NDArray[Any] | None:
+    try:
+        return contribution(asked, gradients)
+    except Exception:  # one client's rows must not decide whether the others of its node are heard
+        return None
 
 
 def contribution(asked: Asked, gradients: Gradients) -> NDArray[Any]:

@@ -5,7 +5,9 @@ checkpoints, accounts and the report are those of any other run.
 
 Guarantee
     A client moves one round's sum by at most one clip, whatever it or anybody sends:
-    * a contribution counts in the round that ``assignment`` gives its client, once, and nowhere else;
+    * a contribution counts in the round that ``assignment`` gives its client, once, and nowhere else; two different
+      ones under one id count as 0, so that whoever borrows an id can silence its owner but not stand in for it (which
+      would make its absence worth two clips);
     * a client's vector is clipped again here (unit client); with unit example the clients' clipping is taken on trust;
     * what is late, repeated, malformed, not finite, or answers another query counts as 0, and the denominator is the
       plan's, so nobody's absence changes what anybody else's answer is worth.
@@ -21,6 +23,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -107,12 +110,13 @@ class FederatedOracle:
 
     def _sum(self, asked: wire.Asked, replies: Iterable[tuple[int, bytes | None]], seen: Counter[str]) -> Array:
         total: NDArray[Any] = np.zeros(asked.points.shape[1], dtype=np.float64 if asked.grid == 0.0 else np.int64)
-        taken: set[str | int] = set()
-        for who, numbers in sorted(self._accepted(asked, replies, seen), key=lambda pair: str(pair[0])):
-            if who in taken:
-                seen["repeated"] += 1
+        accepted = sorted(self._accepted(asked, replies, seen), key=lambda pair: str(pair[0]))
+        for _, answers in groupby(accepted, key=lambda pair: pair[0]):
+            numbers, *again = (numbers for _, numbers in answers)
+            seen["repeated"] += len(again)
+            if not all(np.array_equal(numbers, other) for other in again):
+                seen["contradicts another answer"] += 1
                 continue
-            taken.add(who)
             counted = self._bounded(asked, numbers, seen)
             if counted is None:
                 continue

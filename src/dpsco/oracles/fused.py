@@ -34,7 +34,7 @@ __all__ = ["FusedOracle", "ask_of", "flat", "row_type"]
 
 _PIECE_BYTES = 8 << 20
 _GRAIN_BYTES = 1 << 18
-_ALONE_BYTES = 1 << 19
+_ALONE_BYTES = 3 << 20
 """Rounds of fewer bytes are over before a second thread wakes up."""
 _COPIED_BYTES = 1 << 21
 _PIECE_VALUES = 1 << 20
@@ -74,8 +74,9 @@ class _Sums:
             answer.total += to_grid(own[0], grid)
         for own in owns:
             _give_back(own)
-        answer.clipped_rows += int(self.tallies[:, 0].sum())
-        answer.zeroed_rows += int(self.tallies[:, 1].sum())
+        clipped, zeroed, *_ = self.tallies.sum(axis=0).tolist()
+        answer.clipped_rows += clipped
+        answer.zeroed_rows += zeroed
 
 
 def _borrow(size: int) -> Array:
@@ -124,8 +125,8 @@ class FusedOracle:
             return plain.answer(query, batch)
         if self.loss.outputs > 1:
             return SoftmaxOracle(self.loss, self.intercept, self.threads).answer(query, batch)
-        size, threads = query.points[0].size, self.threads or available_threads()
-        threads = 1 if 8 * query.size * size < _ALONE_BYTES else threads
+        size = query.points[0].size
+        threads = self.threads or (1 if 8 * query.size * size < _ALONE_BYTES else available_threads())
         sums, answer = _Sums(size, threads, exact=query.grid > 0.0), Clipped(np.zeros(size), 0)
         prepared: dict[Any, _Kernel] = {}
         with team(threads) as share:
@@ -294,7 +295,7 @@ def ask_of(query: Query, width: int, single: bool, *, kind: int, parameter: floa
 
 def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:
     """float32 for rows that float32 holds exactly, if clip and points are far from the ends of its range."""
-    size = max(float(np.abs(point).max(initial=0.0)) for point in query.points)
+    size = max(max(float(point.max(initial=0.0)), -float(point.min(initial=0.0))) for point in query.points)
     fits = size < _FLOAT32_RANGE and (1 / _FLOAT32_RANGE <= query.clip <= _FLOAT32_RANGE or math.isinf(query.clip))
     return np.dtype(np.float32 if fits and np.can_cast(given, np.float32, "safe") else np.float64)
 

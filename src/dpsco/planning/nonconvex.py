@@ -9,7 +9,7 @@ What the numbers do, and where the defaults come from:
 
     rounds  the estimate of round t averages over all (t + 1) B rows seen, as long as the iterates move little between
             rounds: more rounds let a network, whose gradient changes along the way, take more and shorter steps.
-            sqrt(n) / 8, at most 128.
+            sqrt(n) / 4, at most 128.
     beta    1 / beta is the step, z moves by eta_t / (2 beta) in round t. Too small diverges, too large stands still.
     clip    of eta_t grad f(x_t, d) - eta_{t-1} grad f(x_{t-1}, d), which is a gradient plus t times a change of the
             gradient: longer than the gradient that DP-SGD clips, so the clip is larger too.
@@ -40,7 +40,7 @@ def plan_network(
 
     >>> plan = plan_network(50_890, 60_000, Budget(epsilon=3.0, delta=1e-5))
     >>> plan.rounds, plan.batch_size, plan.clip
-    (30, 2000, 8.0)
+    (61, 983, 8.0)
     """
     size = positive_integer("size", size, "It is the number of trainable parameters: oracle.size.")
     n = positive_integer("n", n, "It is the public number of rows.")
@@ -51,7 +51,7 @@ def plan_network(
         problem=Problem(loss, Everything(), dimension=size),
         n=n,
         budget=budget,
-        rounds=rounds or max(1, min(MOST_ROUNDS, math.isqrt(n) // 8)),
+        rounds=rounds or max(1, min(MOST_ROUNDS, math.isqrt(n) // 4)),
         beta=beta,
         clip=clip,
         z_step="halved",

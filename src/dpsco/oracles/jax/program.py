@@ -6,7 +6,8 @@ taken of are the numbers that are added up. In one function the compiler may com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +42,18 @@ class Program:
             return [[jax.numpy.asarray(part) for part in layout.parts(point)] for point in query.points]
 
     def __call__(self, points: Any, query: Query, totals: Any, block: Block) -> tuple[Any, Any, Any]:
-        with x64(self.double):
+        with _silent(), x64(self.double):
             weights = np.asarray(query.weights, np.float64 if self.double else np.float32)
             found = self.factors(points, list(weights), block.features, block.labels, block.filled)
-        with x64(True):
+        with _silent(), x64(True):
             return self.add(totals, *found, np.float64(query.clip), np.float64(query.grid))
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """``jax_debug_nans`` off, if the process has it on: an error that depends on a row is an output."""
+    with jax.debug_nans(False), jax.debug_infs(False):
+        yield
 
 
 def traced(loss: Callable[..., Any], layout: Layout, form: Form, *, ghost: bool) -> tuple[ClosedJaxpr, list[Rule]]:

@@ -5,7 +5,7 @@ A tap is a zero added to what an equation gives; the derivative by it is the sig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +16,8 @@ from dpsco.errors import InvalidArgument
 __all__ = ["flat_jaxpr", "run", "shaped"]
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call")
+_OUTSIDE = ("pure_callback", "io_callback", "debug_callback", "debug_print", "ffi_call", "custom_vmap_call")
+"""Equations that leave what JAX knows: with ``vmap`` they may see a whole block of rows, keep, print or raise."""
 
 
 def shaped(shape: Any, dtype: Any) -> Any:
@@ -32,8 +34,26 @@ def flat_jaxpr(loss: Callable[..., Any], *arguments: Any) -> ClosedJaxpr:
             "Expected loss(params, (features, label)) to return one real number, the loss of one row, got "
             f"{', '.join(str(output) for output in outputs) or 'nothing'}."
         )
+    parameters = tuple(range(len(arguments) - 2))
+    derivative = jax.make_jaxpr(jax.grad(loss, argnums=parameters))(*arguments)  # a custom_vjp has rules of its own
+    found = sorted({*_outside(traced.jaxpr), *_outside(derivative.jaxpr)})
+    if found or traced.effects or derivative.effects:
+        raise InvalidArgument(
+            f"The loss calls out of JAX or has effects ({', '.join(found) or 'effects'}): such a call may see several "
+            "rows at once, keep them, print them or fail on one of them, and no clip covers that. Write the loss in "
+            "plain JAX, without callbacks, printing or vmap rules of its own."
+        )
     leaves = [shaped(aval.shape, aval.dtype) for aval in traced.in_avals]
     return jax.make_jaxpr(lambda *inputs: _inlined(traced.jaxpr, traced.consts, inputs))(*leaves)
+
+
+def _outside(jaxpr: Any) -> Iterator[str]:
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in _OUTSIDE:
+            yield equation.primitive.name
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns")):
+            if hasattr(inner, "eqns"):
+                yield from _outside(inner)
 
 
 def run(

@@ -8,11 +8,11 @@ Parameters without a rule have their per-example differences from ``torch.func``
 Guarantee: the contract of oracles (oracles/base.py). A row's part of every pass depends on that row and on its place in
 the block alone: layers that mix rows are refused (checks.py), blocks are cut by position, rows that do not count are
 replaced and not removed, so that all shapes stay. What a model computes for a row, in whatever precision, is that
-row's vector; its norm, the factor and the sum are float64 (terms.py, clipping.py), so float32 models and fast matrix
-units change the model's gradients, never the bound. Under add-remove, where places shift, each row has a pass by
-itself.
-Cost: that of an ordinary forward and backward pass at each point, with the parameter gradients in float64; memory of
-``memory`` bytes, about, and four vectors of parameters.
+row's vector; its norm and the factor are float64 and the rounding of the sum is counted (terms.py, clipping.py), so
+float32 models and fast matrix units change the model's gradients, never the bound. Under add-remove, where places
+shift, each row has a pass by itself.
+Cost: that of an ordinary forward and backward pass at each point, and norms; memory of ``memory`` bytes, about, and
+four vectors of parameters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dpsco.errors import DataError, InvalidArgument, positive_integer
 from dpsco.oracles.csr import is_sparse
 from dpsco.oracles.torch.checks import check_layers
 from dpsco.oracles.torch.clipping import BLOCK_ROWS, add_clipped, on_grid_
-from dpsco.oracles.torch.passes import LossFunction, calm, capture, losses_of, per_example, row_by_row
+from dpsco.oracles.torch.passes import LossFunction, calm, capture, per_example, row_by_row
 from dpsco.oracles.torch.structure import Structure, ghost_terms, rehearse
 from dpsco.oracles.torch.terms import Dense, Term
 from dpsco.oracles.torch.weights import Weights
@@ -139,16 +139,21 @@ class TorchOracle:
         self, structure: Structure, query: Query, points: list[dict[str, Tensor]], chunk: Chunk, total: Tensor
     ) -> tuple[int, int]:
         rows, labels, bad = self._usable(chunk)
-        try:
-            terms = self._terms(structure, query.weights, points, rows, labels)
-        except (RuntimeError, IndexError, ValueError):
-            # A label or an index out of range stops the whole pass: rows that fail alone do not count.
-            failing = self._failing(structure, points[0], rows, labels)
-            if not bool((failing & ~bad).any()):
-                raise
-            bad |= failing
-            rows[bad], labels[bad] = 0, 0
-            terms = self._terms(structure, query.weights, points, rows, labels)
+        terms, _ = self._tried(structure, query.weights, points, rows, labels)
+        if terms is None:
+            # A label or an index out of range stops the whole pass: rows that fail alone do not count. Which they are,
+            # and what the model says of them, stays here: an error that depends on a row is an output.
+            bad = bad | self._failing(structure, query.weights, points, rows, labels)
+            if bool(bad.all()):
+                return 0, len(bad)
+            taken = int(torch.nonzero(~bad)[0])  # keeps the shapes; a zero row might fail as well
+            rows[bad], labels[bad] = rows[taken].clone(), labels[taken].clone()
+            terms, kind = self._tried(structure, query.weights, points, rows, labels)
+            if terms is None:
+                raise InvalidArgument(
+                    f"The model or the loss failed ({kind}) on rows none of which it fails on alone. Memory may be "
+                    "short (memory= sets what a pass may take), or rows meet in the model."
+                )
         over, bad = add_clipped(terms, bad, query.clip, self._weights.views(total))
         return int(over.sum()), int(bad.sum())
 
@@ -177,15 +182,25 @@ class TorchOracle:
             terms |= {name: Dense(d.detach().reshape(len(d), -1)) for name, d in made.items()}
         return terms
 
-    def _failing(self, structure: Structure, point: dict[str, Tensor], rows: Tensor, labels: Tensor) -> Tensor:
-        """Which rows the model or the loss cannot take."""
+    def _tried(self, *arguments: Any) -> tuple[dict[str, Term] | None, str]:
+        """``_terms``; or None, and the type of the error alone: its text and its frames hold rows."""
+        try:
+            return self._terms(*arguments), ""
+        except Exception as error:
+            return None, type(error).__name__
+
+    def _failing(
+        self,
+        structure: Structure,
+        factors: Sequence[float],
+        points: list[dict[str, Tensor]],
+        rows: Tensor,
+        labels: Tensor,
+    ) -> Tensor:
+        """Which rows the model or the loss cannot take, at any of the points."""
         failing = torch.zeros(len(labels), dtype=torch.bool, device=self._device)
         for k in range(len(labels)):
-            one = rows[k : k + 1], labels[k : k + 1]
-            try:
-                losses_of(self._weights.module, point, self._loss, *one, vector=structure.vector)
-            except (RuntimeError, IndexError, ValueError):
-                failing[k] = True
+            failing[k] = self._tried(structure, factors, points, rows[k : k + 1], labels[k : k + 1])[0] is None
         return failing
 
     def _usable(self, chunk: Chunk) -> tuple[Tensor, Tensor, Tensor]:

@@ -46,25 +46,14 @@ def differences(
             yield weights[j] * signals[j], activations[j] - activations[0]
 
 
-def pairs(weights: Sequence[float], signals: Sequence[Tensor], activations: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """u (rows, K, out) and v (rows, K, in), float64, with sum_k u_k v_k' the difference.
-
-    Signals and activations have shape (rows, positions, .).
-    """
-    points = [0, *(j for j in range(1, len(weights)) if not same(activations[j], activations[0]))]
-    rows, positions, out = signals[0].shape
-    u = signals[0].new_empty((rows, len(points), positions, out), dtype=torch.float64)
-    v = u.new_empty((rows, len(points), positions, activations[0].shape[2]))
-    for k, j in enumerate(points):
-        u[:, k].copy_(signals[j]).mul_(weights[j])
-        v[:, k].copy_(activations[j])
-        if j > 0:
-            v[:, k].sub_(activations[0])
-    for j in range(1, len(weights)):
-        u[:, 0].add_(signals[j], alpha=weights[j])
+def pairs(
+    weights: Sequence[float], signals: Sequence[Tensor], activations: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The lists of left and of right factors of ``differences``, (rows, positions, .) each."""
+    u, v = (list(factors) for factors in zip(*differences(weights, signals, activations), strict=True))
     if signals[0].dtype == torch.float64:  # numbers of narrower types have squares that float64 does not lose
-        u, v = (torch.nn.functional.hardshrink(values, SMALLEST) for values in (u, v))
-    return u.flatten(1, 2), v.flatten(1, 2)
+        u, v = ([torch.nn.functional.hardshrink(part, SMALLEST) for part in parts] for parts in (u, v))
+    return u, v
 
 
 def same(one: Tensor, other: Tensor) -> bool:

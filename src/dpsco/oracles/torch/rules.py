@@ -51,9 +51,10 @@ def linear(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor
     if 4 * positions * (wide + out) >= wide * out:
         matrix = _formed([(u.mT, v) for u, v in differences(weights, g, a)])
         terms["weight"] = Dense(matrix.flatten(1))
-    else:
-        terms["weight"] = Outer(*pairs(weights, g, a))
-    return terms | _bias(layer, difference(weights, g).sum(1))
+        return terms | _bias(layer, difference(weights, g).sum(1))
+    u, v = pairs(weights, g, a)
+    terms["weight"] = Outer(u, v)
+    return terms | _bias(layer, u[0][:, 0] if positions == 1 else difference(weights, g).sum(1))
 
 
 def convolution(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor]) -> dict[str, Term]:

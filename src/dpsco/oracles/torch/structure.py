@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from dpsco.errors import InvalidArgument
 from dpsco.oracles.torch.checks import check_rows_apart, made_up_rows
@@ -136,7 +137,7 @@ def _fault(
         for row in range(rows):
             chosen = torch.zeros(rows, dtype=torch.float64, device=made.device)
             chosen[row] = 1.0
-            copy.deepcopy(term).add_sum(chosen, made[row].view(weights.shapes[full]), single=False)
+            copy.deepcopy(term).add_sum(chosen, made[row].view(weights.shapes[full]), None)
         tolerance = 1e3 * torch.finfo(exact[full].dtype).eps
         # Against the whole gradient: a bias before a normalisation has a gradient of rounding errors alone.
         scale = (
@@ -151,7 +152,7 @@ def _row_bytes(weights: Weights, name: str, rule: Rule, found: Sequence[Captured
     rows = len(found[0].losses)
     tensors = [values[name] for f in found for values in (f.activations, f.signals)]
     for term in ghost_terms(weights, name, rule, _WEIGHTS, found).values():
-        tensors += [value for value in vars(term).values() if isinstance(value, torch.Tensor)]
+        tensors += [value for value in tree_leaves(vars(term)) if isinstance(value, torch.Tensor)]
     layer = weights.module.get_submodule(name)
     patches = math.prod(getattr(layer, "kernel_size", (1,))) * found[0].activations[name].nbytes
     return (2 * sum(t.nbytes for t in tensors) + patches) // rows

@@ -7,13 +7,16 @@
 Guarantee: ``measure`` returns, for each row by itself, an upper bound of the squared norm of exactly that vector (the
 numbers u, v, d are taken as they are; only the arithmetic on them rounds, in float64) and a majorant: the norm that the
 terms would have if none of them cancelled. ``add_sum`` adds with an error of at most gamma_m times the sum of the
-majorants, m the number of terms that are added up: no order of addition is worse.
+majorants, m the number of terms that are added up: no order of addition is worse. Float32 is used for few rows at a
+time, whose sum is then added in float64: neighbours differ in one such group, and its error is counted (clipping.py).
 Cost: Outer and Table K^2 (in + out) a row for the norm, K in out for the sum; Dense its own size.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -27,7 +30,13 @@ SLICE_ROWS = 64
 """Rows turned to float64 at a time: they stay in the cache."""
 
 SINGLE_ROWS, SEGMENT = 32, 64
-"""Rows added up in float32, and numbers of a row squared and added up in float32."""
+"""Vectors added up in float32, and numbers of a row squared and added up in float32."""
+
+SINGLE_GROUP = 2**11
+"""Rows r of L products each are added up in float32 if r (r L) is at most this: gamma_(r L) r <= 1.01 * 2^-13."""
+
+SINGLE_GROUPS = 4
+"""Such sums added up in float32, one by one, before float64."""
 
 
 class Term(Protocol):
@@ -49,35 +58,77 @@ class Term(Protocol):
         """Make the rows where ``bad`` zero."""
         ...
 
-    def add_sum(self, scale: Tensor, total: Tensor, single: bool) -> None:
-        """Add the sum of scale times each row to ``total``, a float64 view of the parameter; uses up the term."""
+    def add_sum(self, scale: Tensor, total: Tensor, apart: Tensor | None) -> None:
+        """Add the sum of scale times each row to ``total``, a float64 view of the parameter; uses up the term.
+
+        None: all in float64. Otherwise the rows where ``apart`` are, and others may be added in float32.
+        """
         ...
 
 
 @dataclass
 class Outer:
-    """u of shape (rows, K, out), v of shape (rows, K, in), float64."""
+    """Lists of u of shape (rows, positions, out) and v of shape (rows, positions, in), of any floating type.
 
-    u: Tensor
-    v: Tensor
+    In float32 the factors scale u are rounded, and r rows of L products added up with an error of at most gamma_(r L)
+    times the sum of their majorants, in whatever order and with fused operations or without.
+    """
+
+    u: list[Tensor]
+    v: list[Tensor]
+    longest: Tensor = field(default=None, init=False)
+    """Norm of the largest v of each row, once measured."""
 
     @property
     def length(self) -> int:
-        return int(self.u.shape[1])
+        return len(self.u) * int(self.u[0].shape[1])
 
     def measure(self, single: bool) -> tuple[Tensor, Tensor]:
-        u, v = self.u @ self.u.mT, self.v @ self.v.mT
-        majorant = torch.sqrt(_diagonal(u) * _diagonal(v)).sum(1)
-        width = self.u.shape[2] + self.v.shape[2] + self.length**2 + 32
-        return (u * v).sum((1, 2)) + width * UNIT_ROUNDOFF * majorant**2, majorant
+        found = []
+        for u, v, _ in self._slices(SLICE_ROWS, torch.float64):
+            uu, vv = u @ u.mT, v @ v.mT
+            majorant = torch.sqrt(_diagonal(uu) * _diagonal(vv)).sum(1)
+            found.append(((uu * vv).sum((1, 2)), majorant, _diagonal(vv).amax(1).sqrt()))
+        squares, majorants, self.longest = (torch.cat(parts) for parts in zip(*found, strict=True))
+        width = self.u[0].shape[2] + self.v[0].shape[2] + self.length**2 + 32
+        return squares + width * UNIT_ROUNDOFF * majorants**2, majorants
 
     def drop(self, bad: Tensor) -> None:
-        self.u[bad] = 0.0
-        self.v[bad] = 0.0
+        for parts in (self.u, self.v):  # not in place: an activation may share its memory with the model
+            parts[:] = [torch.where(bad[:, None, None], 0.0, part) for part in parts]
 
-    def add_sum(self, scale: Tensor, total: Tensor, single: bool) -> None:
-        u = self.u.mul_(scale[:, None, None]).flatten(0, 1)
-        total.addmm_(u.mT, self.v.flatten(0, 1))
+    def add_sum(self, scale: Tensor, total: Tensor, apart: Tensor | None) -> None:
+        if apart is None:
+            self._add_wide(scale, total)
+            return
+        factors, rows = torch.where(apart, 0.0, scale).float()[:, None, None], math.isqrt(SINGLE_GROUP // self.length)
+        group, product = (torch.empty(total.shape, dtype=torch.float32) for _ in range(2))
+        for k, (u, v, part) in enumerate(self._slices(rows, torch.float32)):
+            left, right = u.mul_(factors[part]).flatten(0, 1), v.flatten(0, 1)
+            if k % SINGLE_GROUPS == 0:
+                torch.mm(left.mT, right, out=group)
+            else:
+                group += torch.mm(left.mT, right, out=product)
+            if k % SINGLE_GROUPS == SINGLE_GROUPS - 1 or part.stop >= len(scale):
+                total += group
+        if apart.any():
+            Outer([u[apart] for u in self.u], [v[apart] for v in self.v])._add_wide(scale[apart], total)
+
+    def _add_wide(self, scale: Tensor, total: Tensor) -> None:
+        for u, v, part in self._slices(SLICE_ROWS, torch.float64):
+            total.addmm_(u.mul_(scale[part, None, None]).flatten(0, 1).mT, v.flatten(0, 1))
+
+    def _slices(self, rows: int, dtype: Any) -> Iterator[tuple[Tensor, Tensor, slice]]:
+        """Some rows at a time, all products of a row after one another, (rows, L, .), and which; in the same memory."""
+        count, positions = self.u[0].shape[:2]
+        u, v = (parts[0].new_empty((rows, self.length, parts[0].shape[2]), dtype=dtype) for parts in (self.u, self.v))
+        for first in range(0, count, rows):
+            part = slice(first, first + rows)
+            here = min(rows, count - first)
+            for into, parts in ((u, self.u), (v, self.v)):
+                for k, each in enumerate(parts):
+                    into[:here, k * positions : (k + 1) * positions].copy_(each[part])
+            yield u[:here], v[:here], part
 
 
 @dataclass
@@ -103,16 +154,14 @@ class Dense:
             more = _squares(segments.double())
             squares = squares + more
             bound = bound + more * (1.0 + 2 * (SEGMENT + 2) * 2.0**-24) + whole * 2.0**-126
-        if single and self.d.dtype == torch.float32:
-            bound = bound * (1.0 + 2.0**-20)  # the factor and its products are rounded to float32
         return bound, squares.sqrt()
 
     def drop(self, bad: Tensor) -> None:
-        self.d[bad] = 0.0
+        self.d = torch.where(bad[:, None], 0.0, self.d)
 
-    def add_sum(self, scale: Tensor, total: Tensor, single: bool) -> None:
+    def add_sum(self, scale: Tensor, total: Tensor, apart: Tensor | None) -> None:
         into = total.view(-1)
-        if single and self.d.dtype == torch.float32:
+        if apart is not None and self.d.dtype == torch.float32:
             for part, factors in zip(self.d.split(SINGLE_ROWS), scale.float().split(SINGLE_ROWS), strict=True):
                 into += factors @ part
             return
@@ -141,7 +190,7 @@ class Table:
     def drop(self, bad: Tensor) -> None:
         self.u[bad] = 0.0
 
-    def add_sum(self, scale: Tensor, total: Tensor, single: bool) -> None:
+    def add_sum(self, scale: Tensor, total: Tensor, apart: Tensor | None) -> None:
         total.index_add_(0, self.index.flatten(), self.u.mul_(scale[:, None, None]).flatten(0, 1))
 
 

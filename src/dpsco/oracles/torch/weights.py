@@ -22,7 +22,10 @@ class Weights:
     """Where each trainable parameter of ``module`` lies in the flat vector; frozen ones stay as they are."""
 
     module: Any
+    """What passes run through."""
     shapes: dict[str, Any]
+    untouched: Any
+    """A copy that no row goes through: a module may keep what it has seen in attributes, and models are published."""
 
     @classmethod
     def of(cls, module: Any) -> Weights:
@@ -32,7 +35,7 @@ class Weights:
                 raise InvalidArgument(f"Expected parameters of real floating types; {name} is not. Freeze it.")
         if not shapes:
             raise InvalidArgument("Expected model to have a parameter with requires_grad=True: nothing is trainable.")
-        return cls(module, shapes)
+        return cls(module, shapes, copy.deepcopy(module))
 
     @property
     def size(self) -> int:
@@ -62,7 +65,7 @@ class Weights:
         x = np.asarray(getattr(weights, "coef", weights), dtype=np.float64).ravel()
         if x.size != self.size:
             raise InvalidArgument(f"Expected {self.size} weights, one for each trainable parameter, got {x.size}.")
-        module = copy.deepcopy(self.module)
+        module = copy.deepcopy(self.untouched)
         with torch.no_grad():
             for name, values in self.parameters(x).items():
                 module.get_parameter(name).copy_(values)

@@ -1,0 +1,16 @@
+"""Audits: does what reaches ``release``, and what leaves it, keep the promise that was declared?
+
+    from dpsco.audit import audit
+    print(audit(oracle, plan=plan))               # your own oracle or gradient function
+    print(audit(plan))                            # a plan with the library's oracle
+    print(audit(estimator, data=(X, y)))          # a scikit-learn estimator, not yet fitted
+
+Four kinds of evidence, each with its confidence: the contract of oracles (contract.py), neighbouring data sets replayed
+through ``release`` (replay.py), the law of the noise (transcript.py) and canaries in a run (canaries.py). An audit
+finds bugs; it proves no promise: the argument is in docs/privacy.md.
+"""
+
+from dpsco.audit.audit import audit
+from dpsco.audit.findings import AuditReport, Check
+
+__all__ = ["AuditReport", "Check", "audit"]

@@ -1,0 +1,118 @@
+"""``audit``: every check that applies to a subject."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpsco.audit.bounds import wanted_canaries
+from dpsco.audit.canaries import MOST, canary_check, estimator_guesses, judged_guesses
+from dpsco.audit.contract import contract_checks
+from dpsco.audit.findings import AuditReport, Check
+from dpsco.audit.replay import replay_check
+from dpsco.audit.rows import ordinary_rows
+from dpsco.audit.subject import Subject, estimator_subject, plan_subject
+from dpsco.audit.transcript import transcript_check
+from dpsco.errors import DataError, DpscoError, InvalidArgument, positive
+from dpsco.planning.plan import Plan
+from dpsco.values import Array
+
+__all__ = ["audit"]
+
+_ROWS = 4_096
+
+
+def audit(
+    subject: Any,
+    *,
+    plan: Plan | None = None,
+    data: tuple[Any, Any] | None = None,
+    alpha: float = 1e-6,
+    seed: int | None = None,
+) -> AuditReport:
+    """Look for a broken promise in ``subject``.
+
+    ``subject``
+        a ``Plan``; an oracle (an object with ``answer``) or a gradient function ``g(x, features, label)``, with the
+        ``plan`` it is to run under; or an estimator of the library, with ``data``.
+    ``data``
+        (X, y) to run on. Without it rows are made up. With your own rows the report is NOT PRIVATE, and marked so.
+    ``alpha``
+        probability that a sound subject fails one statistical check.
+    ``seed``
+        repeats the synthetic rows and coins; the noise is always fresh.
+
+    Guarantee: none. An audit finds bugs; what it does not find may still be there. Cost: seconds to a minute.
+    """
+    if not 0 < positive("alpha", alpha, "It is the rate of false alarms.") < 0.5:
+        raise InvalidArgument(f"Expected alpha={alpha} below 0.5.")
+    rng = np.random.default_rng(seed)
+    if hasattr(subject, "fit"):
+        if data is None:
+            raise InvalidArgument("An estimator is audited on rows: pass data=(X, y). Made-up rows will do.")
+        return _audit_estimator(subject, _arrays(data), alpha, rng)
+    if isinstance(subject, Plan):
+        target = plan_subject(subject)
+    elif plan is None:
+        raise InvalidArgument("An oracle is audited under a plan: pass plan=..., which says its clip, size and noise.")
+    else:
+        target = plan_subject(plan, subject)
+    return _audit_plan(target, data, alpha, rng)
+
+
+def _audit_plan(subject: Subject, data: Any, alpha: float, rng: np.random.Generator) -> AuditReport:
+    plan = subject.plan
+    used = plan.rounds * plan.batch_size
+    if data is None:
+        features, labels = ordinary_rows(plan.problem, min(_ROWS, used), rng)
+    else:
+        features, labels = _arrays(data)
+    checks = [*contract_checks(subject, rng)] if subject.own_oracle or data is None else []
+    checks.append(replay_check(subject, features, labels, rng))
+    # Noise does not depend on rows, and rows that do not come count as zero rows: few make many quick runs.
+    checks.append(_tried("noise", lambda: transcript_check(subject, features[:1], labels[:1], alpha)))
+    first = slice(0, min(plan.batch_size, plan.problem.dimension))
+    checks.append(_tried("canaries", lambda: canary_check(subject, features[first], labels[first], alpha, rng)))
+    return _report(subject, checks, synthetic=data is None)
+
+
+def _audit_estimator(estimator: Any, rows: tuple[Array, Array], alpha: float, rng: np.random.Generator) -> AuditReport:
+    features, labels = rows
+    subject = estimator_subject(estimator, features, labels)
+    wanted = min(MOST, wanted_canaries(subject.plan.budget.mu_per_record, alpha))
+    checks = [
+        replay_check(subject, features, labels, rng),
+        _tried("noise", lambda: transcript_check(subject, features, labels, alpha)),
+    ]
+    found = estimator_guesses(estimator, features, labels, wanted, rng)
+    checks.append(judged_guesses(subject.plan, found, alpha))
+    return _report(subject, checks, synthetic=False)
+
+
+def _tried(name: str, check: Any) -> Check:
+    """A check that needs runs to come to their end; if they do not, that is its finding."""
+    try:
+        found: Check = check()
+    except DpscoError as error:
+        return Check(name, "could it be looked at?", False, "no run came to its end", "none", (str(error),))
+    return found
+
+
+def _report(subject: Subject, checks: list[Check], *, synthetic: bool) -> AuditReport:
+    budget = subject.plan.budget
+    rows = "one row" if budget.records == 1 else f"any {budget.records} rows"
+    promise = f"({budget.epsilon:g}, {budget.delta:g})-DP for {rows} ({budget.adjacency}), mu = {budget.mu:.5g}"
+    return AuditReport(subject.name, promise, tuple(checks), synthetic)
+
+
+def _arrays(data: Any) -> tuple[Array, Array]:
+    try:
+        features, labels = np.asarray(data[0], dtype=np.float64), np.asarray(data[1], dtype=np.float64)
+    except (TypeError, ValueError, IndexError):
+        raise DataError("Expected data=(X, y), two arrays of numbers.") from None
+    if features.ndim != 2 or labels.shape != (len(features),) or not len(labels):
+        raise DataError(
+            f"Expected data=(X, y) of shapes (rows, features), (rows,); got {features.shape}, {labels.shape}."
+        )
+    return features, labels

@@ -1,0 +1,180 @@
+"""Canaries: rows put in or left out by a coin, and how often the coins can be told from what was released.
+
+Canary i is a long row along a feature of its own, in round t; in or out moves that round's sum by s_i, which nobody
+else's noise touches. The adversary knows every other row and sees every released value, so for each canary
+
+    ratio_i = s_i' (Sigma^-1 e_t)' (released - sum without canary i) - |s_i|^2 (Sigma^-1)_tt / 2,    guess "in" if > 0.
+
+Right guesses are counted and turned into a lower bound on epsilon (bounds.py). Noise is independent from coordinate to
+coordinate, so guesses are, and the bound of independent guesses holds; the one without that assumption is stated too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpsco.audit.bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
+from dpsco.audit.findings import Check
+from dpsco.audit.subject import Ids, Subject, estimator_subject
+from dpsco.audit.tap import observe
+from dpsco.data.stream import _round_of
+from dpsco.errors import DataError
+from dpsco.planning.plan import Plan
+from dpsco.privacy import gaussian
+from dpsco.values import Array, Batch, Query
+
+__all__ = ["MOST", "Guesses", "canary_check", "estimator_guesses", "guess", "judged_guesses", "plan_guesses"]
+
+MOST = 5_000
+"""Canaries at most; small budgets would ask for more, and the check then says what it can still catch."""
+_LONG = 1e4
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """How many coins were told right, in how many runs."""
+
+    right: int
+    canaries: int
+    runs: int
+
+
+def judged_guesses(plan: Plan, found: Guesses, alpha: float) -> Check:
+    """The lower bound on epsilon at confidence 1 - alpha, against the claim for one row."""
+    delta, claimed = plan.budget.delta, plan.budget.mu_per_record
+    lower = independent_bound(found.right, found.canaries, alpha)
+    universal = universal_bound(found.right, found.canaries, alpha)
+    at = {mu: gaussian.epsilon_of(mu, delta) if mu > 0 else 0.0 for mu in (lower, universal, claimed)}
+    power = power_at_half_noise(claimed, found.canaries, alpha)
+    passed = lower <= claimed
+    broken = (
+        f"epsilon is at least {at[lower]:.4g} at delta = {delta:g}, above the claimed {at[claimed]:.4g}: canaries are "
+        "told apart more often than the promise allows. Too little noise, or a contribution longer than the clip."
+    )
+    runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
+    return Check(
+        "canaries",
+        "can rows put in or left out at random be told from the released values more often than promised?",
+        passed,
+        f"{found.right:,} of {found.canaries:,} coins told right: epsilon >= {at[lower]:.4g} (>= {at[universal]:.4g} "
+        f"without assuming independent guesses), claimed {at[claimed]:.4g} at delta = {delta:g}",
+        f"confidence 1 - {alpha:g}, {found.canaries:,} canaries in {runs}; half the noise would be caught with "
+        f"probability {power:.2f}",
+        () if passed else (broken,),
+    )
+
+
+def canary_check(subject: Subject, features: Array, labels: Array, alpha: float, rng: np.random.Generator) -> Check:
+    """Canaries among the rows of ``features`` for a plan and its oracle, in as many runs as it takes."""
+    wanted = min(MOST, wanted_canaries(subject.plan.budget.mu_per_record, alpha))
+    return judged_guesses(subject.plan, plan_guesses(subject, features, labels, wanted, rng), alpha)
+
+
+def plan_guesses(subject: Subject, features: Array, labels: Array, wanted: int, rng: np.random.Generator) -> Guesses:
+    """At least ``wanted`` canaries; as many in one run as there are features of their own for."""
+    plan = subject.plan
+    together = _one_each(subject)
+    each = min(plan.problem.dimension, plan.batch_size, len(labels), wanted) if together else 1
+    right = total = runs = 0
+    while total < wanted:
+        rows = _LONG * plan.problem.feature_norm * np.eye(plan.problem.dimension)[:each]
+        right += guess(subject, features, labels, rows, rng, whole=not together)
+        total, runs = total + each, runs + 1
+    return Guesses(right, total, runs)
+
+
+def estimator_guesses(estimator: Any, features: Array, labels: Array, wanted: int, rng: np.random.Generator) -> Guesses:
+    """Canaries with a new feature each, before the rows of ``features``: one run, if its first round has the room."""
+    each = min(wanted, max(1, len(labels) // 2))
+    right = total = runs = 0
+    while total < wanted:
+        wide = np.zeros((each + len(labels), features.shape[1] + each))
+        wide[each:, : features.shape[1]] = features
+        coins = np.concatenate([np.resize(np.unique(labels)[-1:], each), labels])
+        subject = estimator_subject(estimator, wide, coins)
+        each_run = min(each, subject.plan.batch_size)
+        rows = np.zeros((each_run, wide.shape[1]))
+        rows[np.arange(each_run), features.shape[1] + np.arange(each_run)] = _LONG * float(estimator.feature_norm)
+        right += guess(subject, wide, coins, rows, rng)
+        total, runs = total + each_run, runs + 1
+    return Guesses(right, total, runs)
+
+
+def guess(
+    subject: Subject, features: Array, labels: Array, canaries: Array, rng: np.random.Generator, *, whole: bool = False
+) -> int:
+    """One run with ``canaries`` at its first places, each in or out by a coin; how many coins are told right.
+
+    A canary is read off its own feature's coordinates, or off all of them if ``whole`` (one canary then).
+    """
+    plan, count = subject.plan, len(canaries)
+    coins = rng.integers(0, 2, count).astype(bool)
+    x, y = np.array(features, dtype=np.float64), np.array(labels, dtype=np.float64)
+    label = np.nanmax(y)
+    x[:count], y[:count] = canaries, label
+    x[:count][~coins], y[:count][~coins] = _out(plan, canaries, label, ~coins)
+    ids = np.arange(len(y))
+    seen = observe(lambda: subject.run(x, y, ids, False))
+    if seen.error is not None or len(seen.released) != plan.rounds:
+        raise DataError("The run did not come to its end on ordinary rows: mend it before canaries are put into it.")
+    w = np.diff(plan.noise_mechanism.decoder(), axis=0, prepend=0.0)
+    precision = np.linalg.inv(plan.calibration.sigma**2 * (w @ w.T))
+    reading = precision @ seen.noise
+    in_round = _rounds(plan, ids[:count])
+    right = 0
+    for i in range(count):
+        t = int(in_round[i])
+        shift = _alone(subject, seen.queries[t], canaries[i : i + 1], np.array([label]))
+        if plan.budget.adjacency == "replace":  # otherwise a canary that is out contributes nothing
+            shift = shift - _alone(subject, seen.queries[t], -canaries[i : i + 1], np.array([label]))
+        own = slice(None) if whole else _own(plan, int(np.argmax(canaries[i])))
+        s = shift[own]
+        ratio = float(s @ reading[t, own]) + (float(coins[i]) - 0.5) * float(s @ s) * precision[t, t]
+        right += int((ratio > 0) == coins[i])
+    return right
+
+
+def _out(plan: Plan, rows: Array, label: float, which: Any) -> tuple[Array, Array]:
+    """What stands in for a canary that is out: its mirror image under replace, a row without a label otherwise."""
+    chosen = rows[which]
+    if plan.budget.adjacency == "replace":
+        return -chosen, np.full(len(chosen), label)
+    return chosen, np.full(len(chosen), np.nan)
+
+
+def _alone(subject: Subject, query: Query, row: Array, label: Array) -> Array:
+    with np.errstate(all="ignore"):
+        answer = subject.oracle.answer(query, Batch(query.step, [(subject.scaled(row), label)]))
+    return np.array(answer.total, dtype=np.float64)
+
+
+def _own(plan: Plan, feature: int) -> Any:
+    """Coordinates that belong to one feature: one for each class."""
+    problem = plan.problem
+    return slice(feature, None, problem.dimension + problem.intercept)
+
+
+def _rounds(plan: Plan, ids: Ids) -> Ids:
+    if plan.budget.adjacency != "add-remove":
+        return ids // plan.batch_size
+    salt = bytes.fromhex(plan.digest())
+    return np.array([_round_of(identity, salt, plan.rounds) for identity in ids.tolist()])
+
+
+def _one_each(subject: Subject) -> bool:
+    """Whether a row along one feature moves that feature's coordinates and (almost) no other."""
+    plan = subject.plan
+    noise, x = plan.calibration, plan.problem.domain.project(np.zeros(plan.problem.parameters))
+    query = Query(0, (x,), (1.0,), plan.clip, plan.batch_size, noise.grid, noise.rowwise)
+    rows = _LONG * plan.problem.feature_norm * np.eye(plan.problem.dimension)
+    ask: Callable[[int], Array] = lambda k: _alone(subject, query, rows[k : k + 1], np.ones(1))  # noqa: E731
+    try:
+        answers = [ask(k) for k in range(min(8, plan.problem.dimension))]
+    except Exception:
+        return False
+    kept = [np.linalg.norm(a[_own(plan, k)]) >= 0.99 * np.linalg.norm(a) > 0 for k, a in enumerate(answers)]
+    return all(kept)

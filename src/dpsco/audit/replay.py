@@ -1,0 +1,100 @@
+"""Neighbouring data sets through ``release``: measured sensitivity against the declared one.
+
+Train on D, replay on D' with the released values of D frozen. By the proof, what is handed to ``release`` may differ
+in one round, by at most ``calibration.difference``; queries, warnings, errors and everything shown must be the same.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from dpsco.audit.findings import Check
+from dpsco.audit.rows import OddRow, odd_rows
+from dpsco.audit.subject import Ids, Subject
+from dpsco.audit.tap import Transcript, observe
+from dpsco.values import Array
+
+__all__ = ["replay_check"]
+
+_LISTED = 4
+
+
+def replay_check(subject: Subject, features: Array, labels: Array, rng: np.random.Generator) -> Check:
+    """Each odd row takes the place of another somewhere in the data; the worst distance against what was declared."""
+    declared = subject.plan.calibration.difference
+    ids = np.arange(len(labels))
+    used = min(len(labels), subject.plan.rounds * subject.plan.batch_size)
+    base = observe(lambda: subject.run(features, labels, ids, True))
+    findings: list[tuple[float, str]] = []
+    worst, pairs = 0.0, 0
+    if base.error is not None:
+        findings.append((0.0, f"the data set itself ends in {base.error}."))
+    for row in odd_rows(subject.plan.problem, rng) if base.error is None else []:
+        place = int(rng.integers(used))
+        first, second = _pair(subject, (features, labels, ids), place, row)
+        one = observe(partial(subject.run, *first, True), base)
+        other = observe(partial(subject.run, *second, True), base)
+        pairs += 1
+        distances = [_distance(a, b) for a, b in zip(one.sums, other.sums, strict=False)]
+        worst = max([worst, *distances])
+        found = _compare(one, other, distances, declared)
+        findings += [(weight, f"row {place}, {row.name!r}: {text}") for weight, text in found]
+    findings.sort(key=lambda item: -item[0])
+    texts = [text for _, text in findings]
+    return Check(
+        "neighbours",
+        "do two data sets that differ in one row differ by more than was declared, anywhere?",
+        not findings,
+        f"largest distance at release {worst / declared:.4g} of the declared {declared:.4g}",
+        f"deterministic, {pairs} pairs of neighbours ({subject.plan.budget.adjacency}), whole runs replayed",
+        tuple(texts[:_LISTED]) + ((f"{len(texts)} findings in all.",) if len(texts) > _LISTED else ()),
+    )
+
+
+def _distance(one: Array, other: Array) -> float:
+    """How far apart two sums are; infinitely if one is not finite: NaN compares with nothing and would pass."""
+    with np.errstate(all="ignore"):
+        distance = float(np.linalg.norm(one - other))
+    return distance if np.isfinite(distance) else np.inf
+
+
+_Rows = tuple[Array, Array, Ids]
+
+
+def _pair(subject: Subject, rows: _Rows, place: int, row: OddRow) -> tuple[_Rows, _Rows]:
+    """Two neighbours, the first with the odd row at ``place``."""
+    x, y, ids = rows[0].copy(), np.array(rows[1], dtype=np.float64), rows[2]
+    x[place], y[place] = row.features, row.label
+    odd = (x, y, ids)
+    adjacency = subject.plan.budget.adjacency
+    if adjacency == "replace":  # its mirror image is as far away as a row can be
+        mirrored = x.copy()
+        mirrored[place] *= -1.0
+        return odd, (mirrored, y, ids)
+    if adjacency == "add-remove":
+        return odd, (np.delete(x, place, axis=0), np.delete(y, place), np.delete(ids, place))
+    zero = (x.copy(), y.copy(), ids)
+    zero[1][place] = np.nan  # a row without a label is the zero row
+    return odd, zero
+
+
+def _compare(one: Transcript, other: Transcript, distances: list[float], declared: float) -> list[tuple[float, str]]:
+    """Findings, each with how far the sums of the two runs are apart: the worst is told first."""
+    if one.error != other.error:
+        return [(0.0, f"one data set ends in {one.error or 'a model'}, its neighbour in {other.error or 'a model'}.")]
+    found, apart = [], max(distances, default=0.0) / declared
+    if apart > 1:
+        step = int(np.argmax(distances))
+        found.append((apart, f"the sums of round {step} are {apart:.4g} times the declared difference apart."))
+    moved = [step for step, distance in enumerate(distances) if distance > 0]
+    if len(moved) > 1:
+        found.append((apart, f"rounds {moved[0]} and {moved[1]} both change: a row may enter one round only."))
+    if one.warned != other.warned:
+        found.append((0.0, "one data set warns, its neighbour does not: a warning is an output."))
+    if [q.digest() for q in one.queries] != [q.digest() for q in other.queries]:
+        found.append((0.0, "the runs ask different queries although the same values were released to both."))
+    elif one.visible != other.visible:
+        found.append((0.0, "model, report or trace differ although the same values were released to both."))
+    return found

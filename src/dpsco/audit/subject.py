@@ -1,0 +1,100 @@
+"""What is audited: a plan with an oracle, or an estimator; either trains on rows through the library's own path."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsco.data.rows import unit_rows
+from dpsco.data.stream import stream
+from dpsco.errors import InvalidArgument
+from dpsco.oracles import Oracle, PerExample, linear_oracle
+from dpsco.planning.plan import Plan
+from dpsco.problem import CustomLoss
+from dpsco.training import train
+from dpsco.values import Array
+
+Ids = NDArray[np.int64]
+
+__all__ = ["Ids", "Subject", "estimator_subject", "plan_subject"]
+
+_FIXED = bytes(range(32))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """``run(features, labels, ids, fixed)`` trains once and returns the bytes of all it shows.
+
+    ``fixed`` repeats whatever the run draws (noise, order of rows); ids are the rows' own, for add-remove.
+    """
+
+    name: str
+    plan: Plan
+    run: Callable[[Array, Array, Ids, bool], bytes]
+    oracle: Oracle
+    """What answers queries in that run."""
+    scaled: Callable[[Array], Array]
+    """Rows as the oracle sees them."""
+    own_oracle: bool
+
+
+def plan_subject(plan: Plan, oracle: Any = None) -> Subject:
+    """``plan`` with the library's oracle or the caller's: one with ``answer``, or a gradient function of one row."""
+    if not plan.budget.private:
+        raise InvalidArgument("Expected a plan with a finite epsilon: without noise there is no promise to audit.")
+    own = oracle is not None
+    name = f"a plan ({plan.problem.loss.kind} loss, {plan.rounds} rounds of {plan.batch_size} rows)"
+    if oracle is None:
+        if isinstance(plan.problem.loss, CustomLoss):
+            raise InvalidArgument("A plan with a CustomLoss has no oracle of its own: pass the oracle to audit.")
+        oracle = linear_oracle(plan.problem, plan.n)
+    else:
+        label = getattr(oracle, "__qualname__", None) or type(oracle).__name__
+        kind = "oracle" if hasattr(oracle, "answer") else "gradient function"
+        name = f"the {kind} {label!r} under {name}"
+        oracle = oracle if hasattr(oracle, "answer") else PerExample(oracle)
+    by_id = plan.budget.adjacency == "add-remove"
+
+    def run(features: Array, labels: Array, ids: Ids, fixed: bool) -> bytes:
+        rows = stream(features, labels, ids=ids.tolist() if by_id else None, non_finite="zero")
+        result = train(plan, rows, oracle=oracle if own else None, key=_FIXED if fixed else None)
+        return _visible(result.report) + result.model.coef.tobytes() + repr(result.trace).encode()
+
+    return Subject(name, plan, run, oracle, lambda rows: rows, own)
+
+
+def estimator_subject(estimator: Any, features: Array, labels: Array) -> Subject:
+    """An estimator of ``dpsco`` with its settings; rows that are not valid count as zero rows."""
+    from sklearn.base import clone
+
+    # A row must not decide whether a fit succeeds, and canaries must stay where they are put.
+    settings = {"invalid_rows": "zero", "shuffle": False}
+
+    def fitted(x: Array, y: Array, seed: int | None) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return clone(estimator).set_params(**settings, random_state=seed).fit(x, y)
+
+    model = fitted(features, labels, 0)
+    plan: Plan = model.plan_
+    if not plan.budget.private:
+        raise InvalidArgument("Expected an estimator with a finite epsilon: without noise there is no promise.")
+
+    def run(x: Array, y: Array, ids: Ids, fixed: bool) -> bytes:
+        other = fitted(x, y, 0 if fixed else None)
+        return _visible(other.privacy_) + other.coef_.tobytes() + np.asarray(other.intercept_).tobytes()
+
+    name = f"{type(estimator).__name__} ({plan.rounds} rounds of {plan.batch_size} rows)"
+    norm = float(estimator.feature_norm)
+    oracle = linear_oracle(plan.problem, plan.n)
+    return Subject(name, plan, run, oracle, lambda rows: np.asarray(unit_rows(rows, norm)), False)
+
+
+def _visible(report: Any) -> bytes:
+    return repr(dataclasses.replace(report, run_id="")).encode()

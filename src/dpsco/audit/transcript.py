@@ -1,0 +1,90 @@
+"""White-box audit: is the noise that leaves ``release`` the noise that was paid for?
+
+On a worst-case pair, whose sums differ by ``difference`` in the round with the longest column of the strategy, the
+log-likelihood ratio of a whole transcript is N(mu^2/2, mu^2) on one data set and N(-mu^2/2, mu^2) on the other. Noise
+is independent from coordinate to coordinate, so each coordinate of a run is one transcript of that experiment. With
+Sigma = sigma^2 W W', W the differences of the decoder's rows, and L its Cholesky factor:
+
+    whitened  u = L^-1 (released - sum)                        i.i.d. N(0, 1) over rounds and coordinates
+    ratio     s' Sigma^-1 (released - sum) -+ s' Sigma^-1 s / 2,    s = difference in the worst round
+
+Guarantee: a run whose noise is as declared fails with probability at most alpha.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpsco.audit.findings import Check
+from dpsco.audit.subject import Subject
+from dpsco.audit.tap import observe
+from dpsco.errors import DataError
+from dpsco.planning.plan import Plan
+from dpsco.values import Array
+
+__all__ = ["judged", "transcript_check"]
+
+_TRANSCRIPTS, _NUMBERS = 2_000, 20_000
+"""At least so many coordinates, and numbers over all rounds: 10 % too little noise is then far beyond chance."""
+
+
+def transcript_check(subject: Subject, features: Array, labels: Array, alpha: float) -> Check:
+    """Run until there are enough transcripts, then test the law of their noise."""
+    plan = subject.plan
+    wanted = max(_TRANSCRIPTS, _NUMBERS // plan.rounds)
+    ids, parts, size = np.arange(len(labels)), [], 0
+    while size < wanted:
+        seen = observe(lambda: subject.run(features, labels, ids, False))
+        if seen.error is not None or len(seen.released) != plan.rounds:
+            raise DataError("The run did not come to its end on ordinary rows: mend it before its noise is audited.")
+        parts.append(seen.noise)
+        size += parts[-1].shape[1]
+    return judged(plan, np.concatenate(parts, axis=1), len(parts), alpha)
+
+
+def judged(plan: Plan, noise: Array, runs: int, alpha: float) -> Check:
+    """The tests on ``noise`` of shape (rounds, transcripts), at ``alpha`` in all."""
+    from scipy.special import ndtri
+    from scipy.stats import chi2
+
+    claimed, declared = plan.calibration, plan.budget.mu_per_record
+    w = np.diff(plan.noise_mechanism.decoder(), axis=0, prepend=0.0)
+    factor = np.linalg.cholesky(claimed.sigma**2 * (w @ w.T))
+    inverse = np.linalg.solve(factor, np.eye(plan.rounds))
+    costs = claimed.difference * np.linalg.norm(inverse, axis=0)
+    worst = int(np.argmax(costs))
+    mu, size = float(costs[worst]), noise.shape[1]
+    u = inverse @ noise
+    ratio = (claimed.difference * inverse[:, worst]) @ u
+    each = alpha / 4
+    deviation = -float(ndtri(each / 2))
+    energy, total = float(np.sum(u * u)), u.size
+    spread = ratio.var(ddof=0) / mu**2
+    noise_found = math.sqrt(energy / total)
+    share = (u @ u.T) / size
+    pairs = max(1, plan.rounds * (plan.rounds - 1) // 2)
+    largest = float(np.max(np.abs(share - np.diag(np.diag(share))), initial=0.0))
+    findings = []
+    if mu > declared * (1 + 1e-9):
+        findings.append(f"sigma is calibrated for mu = {mu:.5g}, but mu = {declared:.5g} was promised.")
+    if not chi2.ppf(each / 2, total) <= energy <= chi2.isf(each / 2, total):
+        amount = "less" if noise_found < 1 else "more"
+        findings.append(f"the noise is {noise_found:.4f} times as large as declared: {amount} than was paid for.")
+    if abs(float(ratio.mean())) > deviation * mu / math.sqrt(size):
+        findings.append("the noise is not centred: the log-likelihood ratio's mean is not mu^2/2 and -mu^2/2.")
+    if not chi2.ppf(each / 2, size) <= spread * size <= chi2.isf(each / 2, size):
+        findings.append(f"the log-likelihood ratio has {spread:.4f} times the variance mu^2 that was declared.")
+    if plan.rounds > 1 and largest > -float(ndtri(each / (2 * pairs))) * 1.05 / math.sqrt(size):
+        findings.append(f"whitened noise of two rounds has correlation {largest:.3f}: noise is shared between rounds.")
+    return Check(
+        "noise",
+        "is the noise that leaves as large, and as independent, as the promise needs?",
+        not findings,
+        f"noise {noise_found:.4f} of the declared; on the worst pair mu = {mu:.5g} of {declared:.5g} promised, "
+        f"log-likelihood ratio with mean {ratio.mean() / mu + mu / 2:+.4f} mu (expected {mu / 2:+.4f}) and variance "
+        f"{spread:.4f} mu^2",
+        f"alpha = {alpha:g} over four tests; {size:,} transcripts of {plan.rounds} rounds from {runs} runs",
+        tuple(findings),
+    )

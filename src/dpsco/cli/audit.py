@@ -1,0 +1,123 @@
+"""``dpsco audit``: does an oracle, a plan or an estimator keep its promise?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpsco.cli.data_options import add_data_options, declared_columns
+from dpsco.errors import DataError, InvalidArgument, positive_integer
+
+if TYPE_CHECKING:
+    from dpsco.planning.plan import Plan
+
+__all__ = ["add_parser", "run"]
+
+_TEACH = """\
+what TARGET may be
+  my.py:gradient      a function gradient(x, features, label): one row's gradient
+  my.py:oracle        an object with answer(query, batch), or a class or function that makes one
+  my.py:model         an estimator of dpsco, not yet fitted (needs --data)
+  plan.json           a plan: Plan.to_json(), or the output of dpsco plan --json
+
+examples
+  dpsco audit my.py:gradient --dimension 20
+  dpsco audit my.py:oracle --plan plan.json --html audit.html
+  dpsco audit my.py:model --data people.csv --label y
+
+The file named in TARGET is executed. Without --data every row is made up and the report may be shared; with it the
+figures depend on your rows and are NOT PRIVATE. Exit codes: 0 passed, 1 failed, 2 an argument or a file is wrong.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "audit",
+        help="find out whether an oracle, a plan or an estimator keeps its promise",
+        description="Asks an oracle what its contract promises, replays neighbouring data sets through release, tests "
+        "the noise that leaves, and guesses canaries; says what it measured, how sure it is, and which row broke what.",
+        epilog=_TEACH,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", metavar="TARGET", help="FILE.py:NAME, MODULE:NAME or a plan (JSON)")
+    parser.add_argument("--plan", type=Path, metavar="FILE", help="the plan an oracle runs under (JSON)")
+    made = parser.add_argument_group("a plan for an oracle, if there is no --plan")
+    made.add_argument("--dimension", type=int, default=8, help="features, and parameters, of the oracle (default 8)")
+    made.add_argument("--clip", type=float, default=1.0, help="the clip C (default 1)")
+    made.add_argument("--rounds", type=int, default=8, help="rounds (default 8)")
+    made.add_argument("--rows", type=float, default=1024, help="rows (default 1,024)")
+    made.add_argument("--radius", type=float, default=10.0, help="radius of the ball of models (default 10)")
+    made.add_argument("--epsilon", type=float, default=4.0, help="the promise (default 4)")
+    made.add_argument("--delta", type=float, default=1e-6, help="the promise (default 1e-6)")
+    made.add_argument("--adjacency", choices=("zero-out", "add-remove", "replace"), default="zero-out")
+    parser.add_argument("--data", metavar="DATA", help="run on these rows instead of made-up ones: NOT PRIVATE")
+    parser.add_argument("--classes", metavar="A,B", help="with --data: the labels (default 0,1)")
+    parser.add_argument("--label-bound", type=float, metavar="Y", help="with --data: labels are numbers in [-Y, Y]")
+    add_data_options(parser)
+    parser.add_argument("--alpha", type=float, default=1e-6, help="rate of false alarms of a check (default 1e-6)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that explains the result")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+
+
+def run(args: argparse.Namespace) -> int:
+    from dpsco.audit import audit
+    from dpsco.audit.target import load_target, read_plan
+
+    target = load_target(args.target)
+    data = None if args.data is None else _rows(args)
+    plan = None if args.plan is None else read_plan(args.plan)
+    if plan is None and not hasattr(target, "fit") and not _is_plan(target):
+        plan = _plan(args, None if data is None else data[0].shape)
+    report = audit(target, plan=plan, data=data, alpha=args.alpha)
+    if args.html is not None:
+        from dpsco.reporting.audit_page import write_audit_page
+
+        write_audit_page(report, args.html)
+    if args.json:
+        print(
+            json.dumps(
+                {**json.loads(report.to_json()), "page": None if args.html is None else str(args.html)}, indent=2
+            )
+        )
+    else:
+        print(report)
+        if args.html is not None:
+            print(f"\nPage: {args.html}")
+    return 0 if report.passed else 1
+
+
+def _is_plan(target: Any) -> bool:
+    from dpsco.planning.plan import Plan
+
+    return isinstance(target, Plan)
+
+
+def _plan(args: argparse.Namespace, shape: tuple[int, int] | None) -> Plan:
+    import dpsco
+
+    rows, width = (args.rows, args.dimension) if shape is None else shape
+    n = positive_integer("--rows", rows, "It is how many rows to make up.")
+    problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(args.radius), width)
+    budget = dpsco.Budget(args.epsilon, args.delta, args.adjacency)
+    return dpsco.Plan(problem, n, budget, rounds=args.rounds, beta=1.0, clip=args.clip)
+
+
+def _rows(args: argparse.Namespace) -> tuple[Any, Any]:
+    import numpy as np
+
+    from dpsco.data.files import FileRows, Labels, open_source
+
+    if args.label_bound is not None:
+        labels = Labels(args.label, bound=args.label_bound)
+    else:
+        names = ("0", "1") if args.classes is None else tuple(name.strip() for name in args.classes.split(","))
+        labels = Labels(args.label, names)
+    columns, _ = declared_columns(args, open_source(args.data, label=args.label), (args.label,))
+    chunks = list(FileRows(args.data, labels, columns))
+    if not chunks:
+        raise DataError(f"There is no row in {args.data!r}.")
+    if any(hasattr(x, "tocsr") for x, _ in chunks):
+        raise InvalidArgument("dpsco audit takes dense rows: declare fewer levels or buckets.")
+    return np.concatenate([x for x, _ in chunks]), np.concatenate([y for _, y in chunks])

@@ -1,0 +1,224 @@
+"""An audit passes what keeps its contract, fails what does not, and says which row broke what."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.audit import oracles_under_test as oracles
+
+import dpsco
+from dpsco.audit import audit
+from dpsco.audit.bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
+from dpsco.audit.contract import contract_checks
+from dpsco.audit.replay import replay_check
+from dpsco.audit.rows import ordinary_rows
+from dpsco.audit.subject import plan_subject
+from dpsco.audit.tap import observe
+from dpsco.audit.transcript import transcript_check
+from dpsco.cli import main
+from dpsco.datasets import reference_problem
+from dpsco.privacy.release import Channel
+
+HERE = Path(__file__).parent
+
+
+def plan(adjacency: str = "zero-out", p: int = 16, **changes: object) -> dpsco.Plan:
+    problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(5.0), p)
+    arguments = {"n": 96, "rounds": 4, "beta": 1.0, "clip": 1.0, **changes}
+    return dpsco.Plan(problem, budget=dpsco.Budget(4.0, 1e-6, adjacency), **arguments)  # type: ignore[arg-type]
+
+
+def failed(report) -> dict[str, str]:
+    return {check.name: " ".join(check.findings) for check in report.checks if not check.passed}
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
+@pytest.mark.parametrize("subject", [oracles.Right(), oracles.gradient], ids=["oracle", "gradient"])
+def test_an_oracle_that_keeps_its_contract_passes(subject, adjacency) -> None:
+    report = audit(subject, plan=plan(adjacency), seed=1)
+    assert report.passed, report
+    assert report.synthetic
+    measured = {check.name: check.measured for check in report.checks}
+    share = float(re.search(r"([\d.]+) of the declared", measured["neighbours"])[1])
+    assert 0.9 < share <= 1  # the bound is met, and nearly reached: the search is not idle
+
+
+def test_rows_with_ids_are_audited_by_deleting_them() -> None:
+    report = audit(dpsco.PerExample(oracles.gradient), plan=plan("add-remove"), seed=2)
+    assert report.passed, report
+
+
+BUGS = {
+    "ClipsApart": ("clip", "clipped separately"),
+    "ClipsBeforeWeighting": ("clip", "before weighting"),
+    "ForgetsToClip": ("clip", "nothing is clipped"),
+    "DividesByRows": ("one row at a time", "divides by the number of rows"),
+    "LooksAtOtherRows": ("one row at a time", "depends on the other rows"),
+    "Remembers": ("one row at a time", "keeps state"),
+    "RaisesOnOddLabels": ("every row is taken", "KeyError"),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_broken_oracle_fails_and_is_told_why(bug: str) -> None:
+    check, says = BUGS[bug]
+    subject = plan_subject(plan(), getattr(oracles, bug)())
+    found = {c.name: " ".join(c.findings) for c in contract_checks(subject, np.random.default_rng(3)) if not c.passed}
+    assert says in found[check]
+    if check == "clip":
+        assert re.search(r"row '.*?': its contribution is [\d.e+]+ times the clip", found["clip"])
+
+
+def test_what_exceeds_at_release_is_named_with_its_row_round_and_amount() -> None:
+    found = failed(audit(oracles.ForgetsToClip(), plan=plan(), seed=4))
+    amount = float(re.search(r"sums of round \d are ([\d.e+]+) times the declared", found["neighbours"])[1])
+    assert amount > 100
+    assert "epsilon is at least" in found["canaries"]
+
+
+def test_a_memory_between_rounds_shows_as_two_rounds_that_change() -> None:
+    rng = np.random.default_rng(5)
+    subject = plan_subject(plan(), oracles.Remembers())
+    check = replay_check(subject, *ordinary_rows(subject.plan.problem, 96, rng), rng)
+    assert "both change" in " ".join(check.findings)
+
+
+def test_a_plan_and_its_own_oracle_pass() -> None:
+    problem = dpsco.Problem(dpsco.Softmax(3), dpsco.L2Ball(5.0), 6, intercept=True)
+    report = audit(dpsco.Plan(problem, 400, dpsco.Budget(2.0, 1e-6), rounds=5, beta=1.0, clip=1.0, mechanism="tree"))
+    assert report.passed, report
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.9, 1.1])
+def test_noise_of_another_size_fails_the_white_box_audit(factor: float, monkeypatch) -> None:
+    draw = Channel._draw
+    monkeypatch.setattr(Channel, "_draw", lambda self, row: factor * draw(self, row))
+    check = transcript_check(plan_subject(plan(), oracles.gradient), np.ones((1, 16)), np.ones(1), 1e-6)
+    assert not check.passed
+    assert ("less" if factor < 1 else "more") in " ".join(check.findings)
+
+
+def test_noise_used_twice_fails_the_white_box_audit(monkeypatch) -> None:
+    draw = Channel._draw
+    monkeypatch.setattr(Channel, "_draw", lambda self, row: draw(self, row // 2))
+    check = transcript_check(plan_subject(plan(), oracles.gradient), np.ones((1, 16)), np.ones(1), 1e-6)
+    assert "shared between rounds" in " ".join(check.findings)
+
+
+def test_an_estimator_passes_and_its_report_is_marked_not_private() -> None:
+    data = reference_problem(600, 40, fresh=1)
+    model = dpsco.PrivateLinearSVC(epsilon=4.0, delta=1e-6, classes=[0, 1], fit_intercept=False, rounds=3)
+    report = audit(model, data=(data.features, data.labels), seed=8)
+    assert report.passed, report
+    assert not report.synthetic
+    assert "NOT PRIVATE" in str(report)
+
+
+# --- the tap and the bounds ---------------------------------------------------------------------------
+
+
+def test_the_tap_closes_behind_itself_and_a_replay_repeats_the_releases() -> None:
+    genuine = Channel.release
+    subject = plan_subject(plan(), oracles.gradient)
+    rows = np.ones((96, 16)), np.ones(96), np.arange(96)
+    first = observe(lambda: subject.run(*rows, False))
+    assert Channel.release is genuine
+    again = observe(lambda: subject.run(*rows, False), first)
+    assert np.array_equal(first.released, again.released)
+    assert first.visible == again.visible
+    fresh = observe(lambda: subject.run(*rows, False))
+    assert not np.array_equal(first.released, fresh.released)
+    assert "1." not in repr(first)
+
+
+@pytest.mark.parametrize(("right", "canaries"), [(600, 1000), (990, 1000), (49, 50)])
+def test_bounds_stay_below_what_was_seen_and_need_more_without_independence(right: int, canaries: int) -> None:
+    from scipy.stats import norm
+
+    lower, universal = independent_bound(right, canaries, 1e-6), universal_bound(right, canaries, 1e-6)
+    assert 0 <= universal < lower < 2 * norm.ppf(right / canaries)
+
+
+def test_clopper_and_pearson_is_an_exact_binomial_test() -> None:
+    """At the bound, so many right guesses or more have probability alpha."""
+    from scipy.stats import binom, norm
+
+    mu = independent_bound(700, 1000, 1e-6)
+    assert binom.sf(699, 1000, norm.cdf(mu / 2)) == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_the_bound_without_assumptions_holds_for_a_run_that_tells_all_or_nothing() -> None:
+    """Guesses that are right all together, with probability a, or all tossed: (0, a)-DP, so mu-GDP for a small mu."""
+    from scipy.stats import norm
+
+    alpha = 1e-3  # such a run shows every coin with probability alpha; it is mu-GDP for the mu below
+    mu = max(norm.ppf(x + alpha * (1 - x)) - norm.ppf(x) for x in np.linspace(1e-6, 1 - 1e-6, 10_001))
+    assert universal_bound(300, 300, alpha) <= mu
+    assert independent_bound(300, 300, alpha) > mu
+
+
+def test_power_is_what_was_asked_for() -> None:
+    for mu in (0.3, 0.8, 1.5):
+        assert power_at_half_noise(mu, wanted_canaries(mu, 1e-6), 1e-6) == pytest.approx(0.994, abs=0.006)
+
+
+# --- arguments, command and page ------------------------------------------------------------------------
+
+
+def test_arguments_that_cannot_be_audited_are_refused_by_name() -> None:
+    silent = plan().__class__(plan().problem, 96, dpsco.Budget(np.inf, 1e-6), rounds=4, beta=1.0, clip=1.0)
+    for call, says in (
+        (lambda: audit(oracles.gradient), "plan"),
+        (lambda: audit(silent), "epsilon"),
+        (lambda: audit(plan()), "CustomLoss"),
+        (lambda: audit(dpsco.PrivateLinearSVC()), "data"),
+        (lambda: audit(plan(), alpha=0.7), "alpha"),
+        (lambda: audit(oracles.gradient, plan=plan(), data=([[1.0]], [1.0, 2.0])), "shapes"),
+    ):
+        with pytest.raises(dpsco.DpscoError, match=says):
+            call()
+
+
+def test_the_command_exits_with_the_verdict_and_writes_a_page_that_explains_it(tmp_path, capsys) -> None:
+    file = f"{HERE / 'oracles_under_test.py'}"
+    common = ["--dimension", "16", "--rows", "96", "--rounds", "4"]
+    page = tmp_path / "audit.html"
+    assert main(["audit", f"{file}:gradient", *common]) == 0
+    assert "Verdict: passed" in capsys.readouterr().out
+    assert main(["audit", f"{file}:ClipsApart", *common, "--html", str(page), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert not told["passed"]
+    text = page.read_text()
+    assert "clipped separately" in text
+    assert "<style>" in text
+    assert "http" not in text
+
+
+def test_the_command_audits_plans_and_files_of_rows(tmp_path, capsys) -> None:
+    assert main(["plan", "--n", "500", "--dimension", "40", "--epsilon", "4", "--delta", "1e-6", "--json"]) == 0
+    (tmp_path / "plan.json").write_text(capsys.readouterr().out)
+    assert main(["audit", str(tmp_path / "plan.json")]) == 0
+    rng = np.random.default_rng(0)
+    lines = "".join(
+        ",".join(f"{v:.3f}" for v in row) + f",{int(row[0] > 0)}\n" for row in rng.standard_normal((99, 20))
+    )
+    (tmp_path / "rows.csv").write_text(",".join(f"c{j}" for j in range(20)) + ",y\n" + lines)
+    capsys.readouterr()
+    target = f"{HERE / 'oracles_under_test.py'}:Right"
+    assert main(["audit", target, "--data", str(tmp_path / "rows.csv"), "--label", "y"]) == 0
+    assert "NOT PRIVATE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["nothing.json", "nothing.py:x", "no.such.module:x", "dpsco:nothing"])
+def test_a_target_that_is_not_there_is_named(target: str, capsys) -> None:
+    assert main(["audit", target]) == 2
+    assert "nothing" in capsys.readouterr().err or "no.such" in target
+
+
+def test_the_page_about_audits_runs() -> None:
+    text = (HERE.parents[1] / "docs" / "audit.md").read_text(encoding="utf-8")
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], {"__name__": "page"})  # noqa: S102

@@ -1,0 +1,39 @@
+"""Attempts to get something broken past the audit."""
+
+from __future__ import annotations
+
+import numpy as np
+from tests.audit.oracles_under_test import clip, gradient
+
+import dpsco
+from dpsco.audit.replay import replay_check
+from dpsco.audit.rows import ordinary_rows
+from dpsco.audit.subject import plan_subject
+from dpsco.values import Array, Batch, Clipped, Query, to_grid
+
+PROBLEM = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(5.0), dimension=3)
+PLAN = dpsco.Plan(PROBLEM, 40, dpsco.Budget(2.0, 1e-5), rounds=4, beta=1.0, clip=1.0)
+
+
+class LetsNaNThrough:
+    """Clips every finite row and forgets the others: NaN > C is false."""
+
+    def answer(self, query: Query, batch: Batch) -> Clipped:
+        total, count = np.zeros(query.points[0].size), 0
+        with np.errstate(all="ignore"):
+            for features, labels in batch.chunks:
+                for a, y in zip(features, labels, strict=True):
+                    terms = [w * gradient(x, a, y) for w, x in zip(query.weights, query.points, strict=True)]
+                    difference: Array = np.sum(terms, axis=0)
+                    total += clip(difference, query.clip) if not np.all(np.isfinite(a)) or np.isfinite(y) else 0.0
+                    count += 1
+            return Clipped(to_grid(total, query.grid), count)
+
+
+def test_a_sum_that_is_not_finite_is_no_small_distance() -> None:
+    """A replay does not ask ``release``, which refuses NaN; and NaN is not larger than what was declared."""
+    rng = np.random.default_rng(0)
+    features, labels = ordinary_rows(PROBLEM, 40, rng)
+    check = replay_check(plan_subject(PLAN, LetsNaNThrough()), features, labels, rng)
+    assert not check.passed
+    assert "inf of the declared" in check.measured

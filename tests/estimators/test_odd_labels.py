@@ -1,0 +1,66 @@
+"""One odd label among good ones costs its own row and nothing else, in lists, arrays and frames."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpsco
+from dpsco import DataError, PrivateLinearRegression, PrivateLogisticRegression
+from dpsco.data.rows import unit_rows
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((300, 3))
+Y = RNG.integers(0, 2, 300).tolist()
+COMMON = {"epsilon": 1.0, "delta": 1e-5, "rounds": 3, "random_state": 7}
+
+
+def fitted(model, y) -> bytes:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, y).coef_.tobytes()
+
+
+@pytest.mark.parametrize("wrap", [list, lambda y: np.array(y, dtype=object), lambda y: pd.Series(y, dtype=object)])
+@pytest.mark.parametrize("odd", ["high", None, float("nan"), (1, 2), 10**400, b"\xff"])
+def test_a_label_of_another_kind_is_a_zero_row(odd, wrap) -> None:
+    """The model is the one with an undeclared number in that row's place, bit for bit."""
+    model = PrivateLogisticRegression(**COMMON, classes=[0, 1], invalid_rows="zero")
+    reference = fitted(model, [*Y[:40], 77, *Y[41:]])
+    cells = np.empty(300, dtype=object)
+    cells[:] = Y
+    cells[40] = odd
+    assert fitted(model, wrap(cells.tolist()) if not isinstance(odd, tuple) else cells) == reference
+
+
+@pytest.mark.parametrize("odd", ["high", None, [1.0]])
+def test_a_target_that_is_no_number_is_a_zero_row(odd) -> None:
+    model = PrivateLinearRegression(**COMMON, label_bound=1.0, invalid_rows="zero")
+    targets = X[:, 0].tolist()
+    reference = fitted(model, [*targets[:40], float("nan"), *targets[41:]])
+    cells = np.empty(300, dtype=object)
+    cells[:] = targets
+    cells[40] = odd
+    assert fitted(model, cells) == reference
+
+
+def test_by_default_an_odd_label_is_refused_and_not_quoted() -> None:
+    with pytest.raises((DataError, dpsco.InvalidArgument, ValueError)) as caught:
+        fitted(
+            PrivateLogisticRegression(**COMMON, classes=[0, 1]),
+            np.array([*Y[:40], "Confidential", *Y[41:]], dtype=object),
+        )
+    assert "Confidential" not in str(caught.value)
+
+
+def test_classes_are_not_guessed_from_a_mixture() -> None:
+    with pytest.raises(DataError, match="classes"):
+        fitted(PrivateLogisticRegression(**COMMON, invalid_rows="zero"), [*Y[:40], "x", *Y[41:]])
+
+
+def test_half_precision_rows_keep_their_direction_beyond_255() -> None:
+    rows = np.array([[300.0, 400.0], [60000.0, 0.0]], dtype=np.float16)
+    np.testing.assert_allclose(unit_rows(rows, 1.0), [[0.6, 0.8], [1.0, 0.0]], rtol=1e-3)

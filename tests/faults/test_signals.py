@@ -1,0 +1,45 @@
+"""A process that is asked to end, or made to: what it began goes on later, with the same model."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_fit_that_is_ended_goes_on_with_the_same_model(sign: signal.Signals, tmp_path) -> None:
+    x = np.random.default_rng(0).standard_normal((20_000, 3))
+    (tmp_path / "rows.csv").write_text(
+        "a,b,c,y\n" + "".join(f"{a:.3f},{b:.3f},{c:.3f},{int(a > 0)}\n" for a, b, c in x)
+    )
+
+    def command(run) -> list[str]:
+        options = "--label y --epsilon 1 --delta 1e-6 --rounds 40 --rows 20000 --resume --json --shuffle 500"
+        files = [str(tmp_path / "rows.csv"), "--checkpoint", str(run), "--out", str(run / "model.json")]
+        return [sys.executable, "-m", "dpsco.cli", "fit", *files, *options.split()]
+
+    run = tmp_path / "run"
+    process = subprocess.Popen(command(run), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    released = run / "released.bin"
+    while process.poll() is None and not (released.exists() and released.stat().st_size > 3 * 64):
+        time.sleep(0.001)
+    process.send_signal(sign)
+    told = process.communicate()[1]
+    if process.returncode == 0:
+        pytest.skip("the run was faster than the signal")
+    if sign == signal.SIGINT:
+        assert process.returncode == 130
+        assert "--resume" in told
+    assert not (run / "model.json").exists()
+    twin = shutil.copytree(run, tmp_path / "twin")
+    for folder in (run, twin):
+        subprocess.run(command(folder), check=True, capture_output=True)
+    assert (run / "model.json").read_bytes() == (twin / "model.json").read_bytes()
+    assert released.read_bytes() == (twin / "released.bin").read_bytes()

@@ -1,0 +1,121 @@
+"""The twenty marks of proof: what each claims, and the tests that carry it (the beginnings of their node ids)."""
+
+from __future__ import annotations
+
+MARKS: dict[int, tuple[str, tuple[str, ...]]] = {
+    1: (
+        "B C = prefix sums for every mechanism, T up to 4096, to 1e-12",
+        ("mechanisms/test_algebra.py::test_the_matrices_factor", "marks/test_figures.py::test_factorisations"),
+    ),
+    2: ("sensitivity = largest column norm, by brute force", ("marks/test_figures.py::test_sensitivities",)),
+    3: (
+        "max errors match the table or beat it; streaming = matrix to 1e-12",
+        (
+            "mechanisms/test_trees.py::test_max_errors",
+            "mechanisms/test_optimal.py::test_the_table_is_beaten",
+            "mechanisms/test_algebra.py::test_streaming_applies_the_decoder",
+            "marks/test_figures.py::test_table_and_streaming",
+        ),
+    ),
+    4: (
+        "variances and lag covariances within 6 standard errors; chi-square of 1e7 draws within 0.2 %",
+        (
+            "privacy/test_release.py::test_variance_of_every_round",
+            "privacy/test_noise.py::test_pooled_chi_square",
+            "mechanisms/test_noise_law.py",
+        ),
+    ),
+    5: (
+        "distribution of 1e6 draws; Poisson tails of 1e8 draws",
+        ("privacy/test_noise.py::test_a_million_draws", "privacy/test_noise.py::test_tails_of_1e8"),
+    ),
+    6: (
+        "no output off the grid in 4e6 releases; what grid or support cannot honour is refused",
+        ("privacy/test_release.py::test_precision_attack", "privacy/test_calibration.py"),
+    ),
+    7: (
+        "noise is a function of (key, step): processes, pieces, threads; no global state; 256-bit keys",
+        (
+            "privacy/test_noise.py::test_a_row_is_the_same",
+            "privacy/test_noise.py::test_numpys_global_state",
+            "privacy/test_noise.py::test_keys_are_256",
+            "privacy/test_release.py::test_a_seeded_run_says",
+        ),
+    ),
+    8: (
+        "step T, another batch, query or plan raise; the same returns what was stored; resume bit for bit",
+        (
+            "privacy/test_release.py::test_a_round_past",
+            "privacy/test_release.py::test_a_repeated_round",
+            "privacy/test_release.py::test_another_sum",
+            "privacy/test_release.py::test_another_query",
+            "privacy/test_ledger_files.py::test_a_run_stopped_after_any_round",
+            "privacy/test_ledger_files.py::test_another_plan_start",
+        ),
+    ),
+    9: ("clip never exceeds C: 1e6 adversarial rows in exact arithmetic", ("oracles/test_clipping.py",)),
+    10: (
+        "neighbours differ at release by at most the declared difference, in every adjacency",
+        ("privacy/test_record_replay.py", "marks/test_figures.py::test_neighbours"),
+    ),
+    11: (
+        "closed-form GLM clip = per-example differentiation, 1e-12, dense and CSR, every loss",
+        (
+            "oracles/test_glm.py::test_closed_form",
+            "oracles/test_sparse.py::test_sparse_rows_answer",
+            "marks/test_figures.py::test_closed_form",
+        ),
+    ),
+    12: (
+        "record and replay over estimators, adapters and commands; control flow and messages alike",
+        ("estimators/test_neighbours.py", "privacy/test_every_path.py"),
+    ),
+    13: ("mutation suite kills at least 20 of 20", ("mutation/test_mutants.py",)),
+    14: (
+        "accounting against 60 digits on 10,000 points; never above a PLD accountant",
+        (
+            "privacy/test_gaussian.py::test_accounting_matches_60_digits_on_10000",
+            "privacy/test_gaussian.py::test_epsilon_is_never_above",
+        ),
+    ),
+    15: (
+        "without noise equals a transcription of Algorithm 1 to 1e-12; quadratics within 2 beta R^2 / T^2",
+        ("algorithms/test_algorithm_1.py",),
+    ),
+    16: (
+        "log-likelihood ratio of transcripts on the worst pair is N(mu^2/2, mu^2): 6 standard errors of 1e5 runs",
+        ("privacy/test_release.py::test_white_box_audit", "marks/test_figures.py::test_log_likelihood"),
+    ),
+    17: (
+        "200 of 200 canary audits at or below the claim; sigma/2 and sigma/1.1 caught in at least 95 %",
+        ("audit/test_power.py",),
+    ),
+    18: (
+        "check_estimator: no unexpected failure",
+        ("estimators/test_contract.py", "marks/test_figures.py::test_an_estimator_contract"),
+    ),
+    19: (
+        "flipped bytes, missing, extra or foreign fields are refused; no pickle; fuzzed readers: dpsco errors only",
+        (
+            "privacy/test_ledger_files.py::test_every_flipped_byte",
+            "privacy/test_ledger_files.py::test_missing_extra",
+            "privacy/test_ledger_files.py::test_no_file_is_read",
+            "files/test_model_file.py::test_any_flipped_byte",
+            "fuzz/test_readers.py",
+        ),
+    ),
+    20: (
+        "kill -9 at any moment, then resume: same model bit for bit",
+        (
+            "privacy/test_ledger_files.py::test_kill_9",
+            "privacy/test_ledger_files.py::test_a_crash_at_every",
+            "cli/test_kill.py",
+        ),
+    ),
+}
+
+
+def marks_of(nodeid: str) -> list[int]:
+    """Marks that a test carries."""
+    place = nodeid.removeprefix("tests/")
+    return [number for number, (_, starts) in MARKS.items() if place.startswith(starts)]
