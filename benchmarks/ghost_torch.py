@@ -139,7 +139,11 @@ def main(*chosen: str) -> None:
             print(f"  {'vmap':<22}{PART * (time.perf_counter() - start) / base:>8.2f}x time", flush=True)
         if "opacus" in parts:
             took = opacus(name)
-            words = "skipped: it cannot be installed here" if took is None else f"{PART * took / base:>8.2f}x time"
+            words = (
+                "skipped: it cannot be installed here, or failed"
+                if took is None
+                else f"{PART * took / base:>8.2f}x time"
+            )
             print(f"  {'Opacus':<22}{words}", flush=True)
         if "memory" in parts:
             memory = {way: statistics.median(peak_megabytes(name, way) for _ in range(3)) for way in (*tasks, "vmap")}

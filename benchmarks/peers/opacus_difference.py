@@ -31,7 +31,7 @@ else:
     )
 rng = np.random.default_rng(0)
 X, y = torch.from_numpy(rng.random((count, 784), dtype=np.float32)), torch.from_numpy(rng.integers(0, 10, count))
-points = [GradSampleModule(model), GradSampleModule(copy.deepcopy(model))]
+points = [GradSampleModule(copy.deepcopy(model)) for _ in range(2)]
 
 
 def clipped_sum() -> list[torch.Tensor]:

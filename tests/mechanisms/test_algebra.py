@@ -10,6 +10,7 @@ import pytest
 
 from dpsco.errors import HorizonError
 from dpsco.mechanisms import LARGEST_FIT, Mechanism, mechanism
+from dpsco.mechanisms.toeplitz import SquareRoot
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "tree": ("tree", {}),
@@ -122,3 +123,15 @@ def test_a_round_leaves_its_buffers_alone_so_that_resuming_repeats_it_bit_for_bi
         assert all(np.array_equal(kept, copy) for kept, copy in zip(buffers, before, strict=True))
         assert np.array_equal(noise, again + 1.0)
         buffers = after
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 1000, 1024, 1025, 5000])
+def test_increments_are_summed_term_after_term_whatever_their_length(size: int) -> None:
+    sqrt, draws = SquareRoot(40), np.random.default_rng(size).normal(size=(40, size))
+    c, buffers = sqrt.coefficients, sqrt.start()
+    for step in range(40):
+        noise, buffers = sqrt.increment(buffers, step, lambda i: draws[i].copy())
+        expected = np.zeros(size)
+        for s in range(step + 1):
+            expected = expected + (c[step - s] - (c[step - s - 1] if s < step else 0.0)) * draws[s]
+        assert np.array_equal(noise, expected)  # the same bits: a resumed run repeats them

@@ -142,7 +142,8 @@ class Mechanism(abc.ABC):
 
 def _combined(weights: Array, vectors: tuple[Array, ...]) -> Array:
     """sum_i weights[i] vectors[i], term after term; in blocks that stay in the cache, long vectors in threads."""
-    if vectors[0].size <= _SHORT:  # in one go: calls cost more than numbers, and rows are added in their order here too
+    # In one go where calls cost more than numbers: rows are added in their order too, unless they are a single column.
+    if 1 < vectors[0].size <= _SHORT:
         terms = np.array(vectors)
         terms *= weights[:, None]
         return np.asarray(np.add.reduce(terms, axis=0))

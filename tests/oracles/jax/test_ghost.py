@@ -116,8 +116,13 @@ def query(size: int, points: int, clip: float) -> Query:
     return Query(9, at, (9.0, -8.0, 0.5)[:points], clip, 90)
 
 
+FAST = ("two layers", "embeddings")  # compiling takes seconds
+
+
 @pytest.mark.parametrize("points", [2, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 3))])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in NETWORKS]
+)
 def test_ghost_differences_equal_formed_ones(name: str, points: int) -> None:
     loss, params, words = NETWORKS[name]
     ghost, formed = dpsco.jax.oracle(loss, params), dpsco.jax.oracle(loss, params, ghost=False, memory=40_000)
@@ -132,7 +137,8 @@ def test_ghost_differences_equal_formed_ones(name: str, points: int) -> None:
         assert word in told[leaf]
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
 def test_random_networks_agree_with_the_gradients_of_jax_itself(seed: int) -> None:
     """Against a loop over rows with jax.grad, clipped in NumPy: nothing of the library but the query."""
     rng = np.random.default_rng(seed)
@@ -161,6 +167,7 @@ def test_random_networks_agree_with_the_gradients_of_jax_itself(seed: int) -> No
     assert np.max(np.abs(oracle.answer(asked, Batch(4, [(features, labels)])).total - expected)) <= 1e-11
 
 
+@pytest.mark.slow
 def test_close_points_lose_no_digits_in_float32() -> None:
     """At t = 64 the plain form of the norm is 0.1 % off; ours agrees with float64 to 64 roundings of the model."""
     loss, params, _ = NETWORKS["two layers"]

@@ -120,6 +120,7 @@ def test_an_empty_batch_is_a_sum_of_nothing() -> None:
         assert (nothing.rows, nothing.clipped_rows, nothing.zeroed_rows) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_memory_bounds_the_block_and_hardly_changes_the_sum() -> None:
     oracles = [dpsco.jax.oracle(loss, PARAMS, memory=memory) for memory in (1, 20_000, 1 << 26)]
     answers = [o.answer(asked(o, grid=0.0), Batch(3, [(FEATURES[:20], LABELS[:20])])).total for o in oracles]
