@@ -58,7 +58,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     booked = _alarms(terminalreporter)
     if booked:
         terminalreporter.write_line(f"false alarms booked: {booked:.2g} of {LIMIT:g} a run")
-    if "proof" not in str(terminalreporter.config.option.markexpr):
+    options = terminalreporter.config.option
+    if "proof" not in str(options.markexpr) or options.collectonly:
         return
     lines = _table(terminalreporter)
     terminalreporter.section("marks of proof")
@@ -112,5 +113,5 @@ def _table(reporter: Any) -> list[str]:
         tests = f"{found['passed']} passed" + (f", **{bad} FAILED**" if bad else "")
         tests += f", {found['skipped']} skipped" if found["skipped"] else ""
         measured = "; ".join(dict.fromkeys(figures[number])) or ("as claimed" if found["passed"] else "not run")
-        lines.append(f"| {number} | {claim} | {measured} | {tests if found else '**none**'} |")
+        lines.append(f"| {number} | {claim} | {measured} | {tests if found['passed'] or bad else '**none ran**'} |")
     return lines
