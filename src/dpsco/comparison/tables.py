@@ -1,0 +1,169 @@
+"""Results as tables of text: one making for the terminal, the page and the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Table", "markdown", "tables"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A heading line and lines of cells."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+
+def tables(results: Mapping[str, Any]) -> list[Table]:
+    """Every table there is, in the order of the page."""
+    found = [_marks(results), _table(results["table"]), _rounds(results["rounds"]), _sizes(results["sizes"])]
+    found += [_outside(results["outside"]), _passes(results["passes"])]
+    return found + ([_file(results["file"])] if "file" in results else [])
+
+
+def markdown(table: Table) -> str:
+    """A table for the documentation."""
+    lines = ["| " + " | ".join(line) + " |" for line in (table.columns, *table.lines)]
+    return "\n".join([lines[0], "|" + "---|" * len(table.columns), *lines[1:]])
+
+
+def _marks(results: Mapping[str, Any]) -> Table:
+    lines = tuple(
+        (m["what"], m["asked"], interval(m["measured"]), "yes" if m["met"] else "NO") for m in results["marks"]
+    )
+    return Table("marks", "Marks", ("ratio of excess risks", "asked", "measured", "met"), lines)
+
+
+def _table(section: Mapping[str, Any]) -> Table:
+    lines = []
+    for line in section["lines"]:
+        paper = line["paper"]
+        if "steps" not in line:
+            why = line["refusals"][0] if line["refusals"] else "too few sizes"
+            lines.append((line["name"], "did not run: " + why, "", "", "", "", ""))
+            continue
+        lines.append(
+            (
+                line["name"],
+                f"{plus_minus(line['step_exponent'])} / {paper['step_exponent']:g}",
+                f"{line['steps'][-1]:,}",
+                f"{plus_minus(line['gradient_exponent'])} / {paper['gradient_exponent']:g}",
+                f"{line['gradients_per_row']:.2f}",
+                f"{yes(line['single_epoch'])} ({line['participation']}) / {yes(paper['single_epoch'])}",
+                f"{yes(line['convexity'])} / {yes(paper['convexity'])}",
+            )
+        )
+    n = section["sizes"][-1]
+    columns = (
+        "method",
+        "steps ~ n^a: measured / paper",
+        f"steps at n = {n:,}",
+        "gradients ~ n^a: measured / paper",
+        "gradients per row",
+        "single epoch (states per row): measured / paper",
+        "convexity for privacy: declared / paper",
+    )
+    return Table("table", "Table 1, measured", columns, tuple(lines))
+
+
+def _rounds(section: Mapping[str, Any]) -> Table:
+    places = sorted({p["rounds"] for c in section["curves"] for p in c["points"] if p.get("steps") == p["rounds"]})
+    lines = []
+    for curve in section["curves"]:
+        at = {p["rounds"]: p for p in curve["points"] if p.get("steps") == p["rounds"]}
+        own = [p for p in curve["points"] if "steps" in p and p["steps"] != p["rounds"]]
+        cells = [number(at[T]) if T in at else "" for T in places]
+        aside = "; ".join(f"{number(p)} at {p['steps']:,}" for p in own)
+        refused = [p for p in curve["points"] if "why_not" in p]
+        lines.append((curve["name"], *cells, aside or ("refused" if refused and not any(cells) else "")))
+    title = f"Excess risk by rounds, n = {section['n']:,}, epsilon = {section['epsilon']:g}"
+    return Table("rounds", title, ("method", *(f"T = {T}" for T in places), "own rounds"), tuple(lines))
+
+
+def _sizes(section: Mapping[str, Any]) -> Table:
+    lines = []
+    for curve in section["curves"]:
+        at = {p["n"]: p for p in curve["points"]}
+        cells = [number(at[n]) if n in at and "excess" in at[n] else "" for n in section["sizes"]]
+        lines.append((curve["name"], *cells, plus_minus(curve["exponent"]) if "exponent" in curve else ""))
+    lines.append(("p / 2n, without privacy", *(f"{x:.2g}" for x in section["floor"]), "-1"))
+    columns = ("method", *(f"n = {n:,}" for n in section["sizes"]), "exponent")
+    return Table("sizes", "Excess risk by n", columns, tuple(lines))
+
+
+def _outside(section: Mapping[str, Any]) -> Table:
+    lines = tuple(
+        (
+            f"{n:,}",
+            str(few["steps"]),
+            interval(few["excess"]),
+            str(many["steps"]),
+            interval(many["excess"]),
+            interval(r),
+        )
+        for n, few, many, r in zip(section["sizes"], section["few"], section["many"], section["ratios"], strict=True)
+    )
+    columns = ("n", "n^(1/4) rounds", "excess", "sqrt(n) rounds", "excess ", "ratio")
+    return Table("outside", "Minimiser outside the set", columns, lines)
+
+
+def _passes(section: Mapping[str, Any]) -> Table:
+    lines = tuple(
+        (
+            line["name"],
+            f"{line['steps']:,}",
+            f"{line['gradients']:,}",
+            f"{line['gradients'] / section['n']:.1f}",
+            str(line["participation"]),
+            interval(line["excess"]),
+            interval(line["over_ours"]),
+        )
+        for line in section["lines"]
+        if "excess" in line
+    )
+    columns = ("method", "rounds", "gradients", "gradients / n", "states per row", "excess", "over one pass")
+    return Table("passes", f"One pass beside many, n = {section['n']:,}", columns, lines)
+
+
+def _file(section: Mapping[str, Any]) -> Table:
+    lines = []
+    for line in sorted(section["lines"], key=lambda x: -x["accuracy"][0] if "accuracy" in x else 0.0):
+        if "accuracy" in line:
+            percent = [None if x is None else 100 * x for x in line["accuracy"]]
+            lines.append((line["name"], interval(percent, "{:.2f}"), interval(line["excess"]), f"{line['steps']:,}"))
+        else:
+            lines.append((line["name"], "refused", line["why_not"], ""))
+    title = f"{section['file']}: n = {section['n']:,}, epsilon = {section['epsilon']:g}"
+    return Table("file", title, ("method", "test accuracy, %", "test loss", "rounds"), tuple(lines))
+
+
+def interval(estimate: Sequence[float | None], form: str = "{:.3g}") -> str:
+    """``value [low, high]``."""
+    value, low, high = estimate
+    if value is None:
+        return "none"
+    if low is None or high is None:
+        return form.format(value)
+    return f"{form.format(value)} [{form.format(low)}, {form.format(high)}]"
+
+
+def plus_minus(estimate: Sequence[float | None]) -> str:
+    """``value ± half``."""
+    value, low, high = estimate
+    if value is None or low is None or high is None:
+        return "none" if value is None else f"{value:.3f}"
+    return f"{value:.3f} ± {(high - low) / 2:.3f}"
+
+
+def number(point: Mapping[str, Any]) -> str:
+    """The mean, with * where the optimum stayed at an edge of what was tried."""
+    return f"{point['excess'][0]:.2g}" + ("*" if point["edge"] else "") if "excess" in point else "refused"
+
+
+def yes(value: bool) -> str:
+    return "yes" if value else "no"
