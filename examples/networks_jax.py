@@ -53,7 +53,7 @@ def networks(side: int) -> dict[str, Network]:
     kernels = {
         "first": normal(5, 5, 1, 8),
         "second": normal(3, 3, 8, 16),
-        "dense": normal(16 * -((-side // 4) ** 2), 10),
+        "dense": normal(16 * (-(-side // 4)) ** 2, 10),
     }
     return {"two layers": prepared(two_layers, dense), "convolutions": prepared(convolutions, kernels)}
 
