@@ -6,8 +6,8 @@ Rows of Adult (census income), scaled by public constants as in ``benchmarks.adu
     dpsco compare --full --data build/adult.npz --feature-norm 3.5 --out build/compare
     python -m benchmarks.compare page build/compare
 
-The last puts the tables and findings of ``build/compare`` between the marks of docs/compare.md, and its plots and JSON
-into docs/compare/.
+The last puts the tables and findings of ``build/compare`` between the marks of docs/compare.md, and its plots, JSON
+and HTML page into docs/compare/.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def page(folder: Path) -> None:
     results = json.loads((folder / "compare.json").read_text())
     target = DOCS / "compare"
     target.mkdir(exist_ok=True)
-    for file in (folder / "compare.json", *sorted(folder.glob("*.svg"))):
+    for file in (folder / "compare.json", folder / "compare.html", *sorted(folder.glob("*.svg"))):
         shutil.copy(file, target / file.name)
     document = DOCS / "compare.md"
     document.write_text(filled(document.read_text(), results))

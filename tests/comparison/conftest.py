@@ -25,6 +25,7 @@ TINY = Scale(
     table_keys=1,
     sizes=(512, 1_024),
     outside_sizes=(400, 800, 1_600),
+    passes_sizes=(1_500,),
     epochs=(),
     full_batch_epochs=(4,),
     file_rounds=(4, 8),

@@ -9,7 +9,7 @@ from dpsco.comparison.points import over, point
 from dpsco.comparison.pool import Pool
 from dpsco.comparison.scale import Scale
 from dpsco.comparison.settings import Setting, floor
-from dpsco.comparison.study import Study
+from dpsco.comparison.study import Study, Tuned
 
 __all__ = ["measure", "studies"]
 
@@ -19,8 +19,12 @@ POISSON_ROUNDS = 64
 
 
 def studies(scale: Scale) -> list[Study]:
-    """One pass of ours first."""
-    setting = Setting(n=scale.n, fresh=scale.fresh)
+    """One pass of ours first, at every n."""
+    settings = [Setting(n=n, fresh=scale.fresh) for n in scale.passes_sizes]
+    return [study for setting in settings for study in _at(setting, scale)]
+
+
+def _at(setting: Setting, scale: Scale) -> list[Study]:
     return [
         Study(ONE_PASS, setting, OWN_ROUNDS, scale.effort),
         *(Study(poisson(e), setting, POISSON_ROUNDS * e, scale.effort) for e in scale.epochs),
@@ -29,13 +33,17 @@ def studies(scale: Scale) -> list[Study]:
 
 
 def measure(pool: Pool, scale: Scale) -> dict[str, Any]:
-    """A line each, with its excess over that of one pass."""
+    """A group for each n: a line each, with its excess over that of one pass."""
     wanted = studies(scale)
-    points = [
-        {"name": study.contender.name, **point(tuned)} for study, tuned in zip(wanted, pool.study(wanted), strict=True)
-    ]
-    for found in points:
-        if "scores" in found:
-            found["over_ours"] = over(found, points[0]).to_list()
-    setting = wanted[0].setting
-    return {"n": setting.n, "floor": floor(setting), "lines": points}
+    tuned = pool.study(wanted)
+    each = len(wanted) // len(scale.passes_sizes)
+    return {"groups": [_group(tuned[start : start + each]) for start in range(0, len(tuned), each)]}
+
+
+def _group(tuned: list[Tuned]) -> dict[str, Any]:
+    lines = [{"name": found.study.contender.name, **point(found)} for found in tuned]
+    for line in lines:
+        if "scores" in line:
+            line["over_ours"] = over(line, lines[0]).to_list()
+    setting = tuned[0].study.setting
+    return {"n": setting.n, "floor": floor(setting), "lines": lines}

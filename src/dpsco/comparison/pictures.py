@@ -101,11 +101,13 @@ def _outside(section: Mapping[str, Any], themed: bool) -> str:
 
 
 def _passes(section: Mapping[str, Any], themed: bool) -> str:
+    group = section["groups"][-1]
+
     def draw(axes: Any) -> None:
-        for place, line in enumerate(line for line in section["lines"] if "excess" in line):
+        for place, line in enumerate(line for line in group["lines"] if "excess" in line):
             _line(
                 axes,
-                [line["gradients"] / section["n"]],
+                [line["gradients"] / group["n"]],
                 [line],
                 color=OURS if place == 0 else PALETTE[(place - 1) % len(PALETTE)],
                 marker=MARKERS[place % len(MARKERS)],
@@ -113,8 +115,8 @@ def _passes(section: Mapping[str, Any], themed: bool) -> str:
                 linestyle="",
                 markersize=9 if place == 0 else 7,
             )
-        _level(axes, section["floor"], "p / 2n, without privacy")
-        _finish(axes, "gradients evaluated, in units of n", "excess risk")
+        _level(axes, group["floor"], "p / 2n, without privacy")
+        _finish(axes, f"gradients evaluated, in units of n = {group['n']:,}", "excess risk")
 
     return picture(draw, size=SMALL, themed=themed)
 

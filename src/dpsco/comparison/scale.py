@@ -17,12 +17,13 @@ class Scale:
     effort: Effort
     """Of every tuned contender alike."""
     n: int
-    """Rows of the pictures over rounds and over passes."""
+    """Rows of the picture over rounds."""
     rounds: tuple[int, ...]
     table_sizes: tuple[int, ...]
     table_keys: int
     sizes: tuple[int, ...]
     outside_sizes: tuple[int, ...]
+    passes_sizes: tuple[int, ...]
     epochs: tuple[int, ...]
     """Of DP-SGD with Poisson batches."""
     full_batch_epochs: tuple[int, ...]
@@ -60,6 +61,7 @@ QUICK = Scale(
     table_keys=1,
     sizes=tuple(1 << k for k in (11, 12, 13, 14)),
     outside_sizes=(1_000, 4_000, 16_000),
+    passes_sizes=(30_000,),
     epochs=(1, 5),
     full_batch_epochs=(16, 32),
     file_rounds=(16, 64),
@@ -75,6 +77,7 @@ FULL = Scale(
     table_keys=1,
     sizes=tuple(1 << k for k in (12, 14, 16, 18)),
     outside_sizes=(3_000, 10_000, 30_000, 100_000, 300_000),
+    passes_sizes=(30_000, 200_000),
     epochs=(1, 5, 20),
     full_batch_epochs=(16, 32, 64),
     file_rounds=(16, 64, 256),

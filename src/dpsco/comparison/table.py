@@ -103,4 +103,4 @@ def _why(row: Row, paper: Line, steps: Estimate, gradients: Estimate) -> list[st
         told.append(row.step_reason)
     if abs(gradients.value - paper.gradient_exponent) > CLOSE:
         told.append(row.gradient_reason)
-    return [reason for reason in told if reason]
+    return [reason[0].upper() + reason[1:] for reason in told if reason]

@@ -115,19 +115,21 @@ def _outside(section: Mapping[str, Any]) -> Table:
 def _passes(section: Mapping[str, Any]) -> Table:
     lines = tuple(
         (
+            f"{group['n']:,}",
             line["name"],
             f"{line['steps']:,}",
             f"{line['gradients']:,}",
-            f"{line['gradients'] / section['n']:.1f}",
+            f"{line['gradients'] / group['n']:.1f}",
             str(line["participation"]),
             interval(line["excess"]),
             interval(line["over_ours"]),
         )
-        for line in section["lines"]
+        for group in section["groups"]
+        for line in group["lines"]
         if "excess" in line
     )
-    columns = ("method", "rounds", "gradients", "gradients / n", "states per row", "excess", "over one pass")
-    return Table("passes", f"One pass beside many, n = {section['n']:,}", columns, lines)
+    columns = ("n", "method", "rounds", "gradients", "gradients / n", "states per row", "excess", "over one pass")
+    return Table("passes", "One pass beside many", columns, lines)
 
 
 def _file(section: Mapping[str, Any]) -> Table:
