@@ -10,8 +10,8 @@ import pytest
 from dpsco.comparison.search import Point, Search
 
 
-def searched(score: Callable[[Point], float], *, knobs: int, budget: int) -> Search:
-    search = Search(knobs, budget)
+def searched(score: Callable[[Point], float], *, knobs: int, choices: tuple[int, ...] = (), budget: int) -> Search:
+    search = Search(knobs, choices, budget)
     while points := search.ask():
         for point in points:
             assert point not in search.scores
@@ -21,15 +21,15 @@ def searched(score: Callable[[Point], float], *, knobs: int, budget: int) -> Sea
 
 @pytest.mark.parametrize("optimum", [-9.3, -2.0, 0.0, 0.4, 5.7, 11.0])
 def test_a_minimum_outside_the_first_grid_is_reached_and_bracketed(optimum: float) -> None:
-    search = searched(lambda point: (point[0] - optimum) ** 2, knobs=1, budget=16)
-    assert abs(search.best[0] - optimum) <= 0.25
+    search = searched(lambda point: (point.exponents[0] - optimum) ** 2, knobs=1, budget=16)
+    assert abs(search.best.exponents[0] - optimum) <= 0.25
     assert search.edges == (False,)
 
 
 def test_an_optimum_beyond_the_budget_is_reported_at_the_edge() -> None:
-    search = searched(lambda point: -point[0], knobs=1, budget=5)
+    search = searched(lambda point: -point.exponents[0], knobs=1, budget=5)
     assert search.edges == (True,)
-    assert search.best[0] == max(point[0] for point in search.scores)
+    assert search.best.exponents[0] == max(point.exponents[0] for point in search.scores)
 
 
 @pytest.mark.parametrize("optimum", [0.0, 1.0, 6.0, math.inf])
@@ -37,35 +37,31 @@ def test_every_search_spends_exactly_its_budget(optimum: float) -> None:
     def score(point: Point) -> float:
         if math.isinf(optimum):
             return math.inf  # everything is refused
-        return abs(point[0] - optimum)
+        return abs(point.exponents[0] - optimum) + 0.1 * point.places[0]
 
-    assert len(searched(score, knobs=1, budget=13).scores) == 13
+    assert len(searched(score, knobs=1, choices=(2,), budget=13).scores) == 13
 
 
-def test_two_knobs_are_searched_together() -> None:
+def test_two_knobs_and_a_choice_are_searched_together() -> None:
     def score(point: Point) -> float:
-        a, b = point
-        return (a - 3) ** 2 + (b + 2) ** 2 + (a - 3) * (b + 2)
+        a, b = point.exponents
+        return (a - 3) ** 2 + (b + 2) ** 2 + (a - 3) * (b + 2) + (point.places[0] != 1)
 
-    search = searched(score, knobs=2, budget=30)
-    assert search.best == (3.0, -2.0)
+    search = searched(score, knobs=2, choices=(2,), budget=30)
+    assert search.best == Point((3.0, -2.0), (1,))
     assert search.edges == (False, False)
-
-
-def test_a_method_without_knobs_has_one_configuration() -> None:
-    assert list(searched(lambda _: 1.0, knobs=0, budget=5).scores) == [()]
 
 
 def test_refused_configurations_count_as_worse_and_never_win() -> None:
     """A step that a proof does not allow: the optimum is the largest that it does, bracketed by the refusal."""
-    search = searched(lambda p: math.inf if p[0] > 1 else -p[0], knobs=1, budget=12)
-    assert search.best == (1.0,)
+    search = searched(lambda p: math.inf if p.exponents[0] > 1 else -p.exponents[0], knobs=1, budget=12)
+    assert search.best.exponents == (1.0,)
     assert search.edges == (False,)
 
 
 def test_a_search_replays_from_its_scores() -> None:
     def score(point: Point) -> float:
-        return (point[0] - 3.3) ** 2 + math.sin(9 * point[0])
+        return (point.exponents[0] - 3.3) ** 2 + math.sin(9 * point.exponents[0])
 
     first, again = (searched(score, knobs=1, budget=14) for _ in range(2))
     assert list(first.scores) == list(again.scores)

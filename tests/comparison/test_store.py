@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from dpsco.comparison.lineup import OURS
 from dpsco.comparison.pool import Pool, opened_pool
+from dpsco.comparison.search import Point
 from dpsco.comparison.settings import Setting
 from dpsco.comparison.store import opened
 from dpsco.comparison.study import Effort, Study
@@ -78,7 +78,7 @@ def test_a_line_cut_short_is_dropped_and_the_rest_is_kept(tmp_path: Path) -> Non
     file.write_bytes(b"".join(lines[:5]) + lines[5][:20])
     with opened(tmp_path) as store:
         assert len(store) == 5
-        trial = OURS.trial(Setting(n=77), 2, (0.0,) * len(OURS.knobs), "tuning", 0)
+        trial = OURS.trial(Setting(n=77), 2, Point((0.0,) * len(OURS.knobs), (0,)), "tuning", 0)
         store.put(trial, Outcome(score=1.0))
     with opened(tmp_path) as store:
         assert len(store) == 6
@@ -91,14 +91,14 @@ def test_two_comparisons_do_not_write_into_one_folder(tmp_path: Path) -> None:
 
 
 def test_the_digest_knows_everything_that_a_run_depends_on() -> None:
-    point = (0.0,) * len(OURS.knobs)
+    point = Point((0.0,) * len(OURS.knobs), (0,))
     base = OURS.trial(Setting(n=1_000), 4, point, "tuning", 0)
     others = [
         OURS.trial(Setting(n=1_001), 4, point, "tuning", 0),
         OURS.trial(Setting(n=1_000, epsilon=2.0), 4, point, "tuning", 0),
         OURS.trial(Setting(n=1_000), 5, point, "tuning", 0),
-        OURS.trial(Setting(n=1_000), 4, (1.0,) * len(OURS.knobs), "tuning", 0),
-        replace(OURS, plan=(("mechanism", "tree"),)).trial(Setting(n=1_000), 4, point, "tuning", 0),
+        OURS.trial(Setting(n=1_000), 4, Point(point.exponents, (1,)), "tuning", 0),
+        OURS.trial(Setting(n=1_000), 4, Point((1.0,) * len(OURS.knobs), (0,)), "tuning", 0),
         OURS.trial(Setting(n=1_000), 4, point, "scoring", 0),
         OURS.trial(Setting(n=1_000), 4, point, "tuning", 1),
     ]

@@ -1,7 +1,7 @@
-"""Who is compared: a method and the options that make it one of its variants.
+"""Who is compared: a method, the options that make it one of its variants, and what is tuned beside its knobs.
 
-Every contender may scale its own knobs (``algorithm.knobs``), and nothing else is tuned: a variant with other options
-is a contender of its own. Clip is the Lipschitz constant for all, the one public value at which nothing is cut.
+Every contender may scale its own knobs (``algorithm.knobs``); ``choices`` are further settings tried with the same
+budget. Clip is the Lipschitz constant for all, the one public value at which nothing is cut.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class Contender:
     """"ours", "one pass", "one pass, more tuned" or "many passes": how pages group and draw it."""
     options: Fields = ()
     plan: Fields = ()
+    choices: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    """Names (``plan.`` before those of the plan) with the values that are tried."""
     own_rounds: bool = False
     """Whether the algorithm takes the number of rounds as an option of its own, and not from the plan."""
 
@@ -39,19 +41,29 @@ class Contender:
     def knobs(self) -> tuple[str, ...]:
         return tuple(self.method.knobs)
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many values each choice has."""
+        return tuple(len(values) for _, values in self.choices)
+
     def trial(self, setting: Setting, rounds: int, point: Point, role: str, replicate: int) -> Trial:
         """The run of one configuration."""
+        chosen = [(name, values[place]) for (name, values), place in zip(self.choices, point.places, strict=True)]
+        rounds = dict(chosen).get("rounds", rounds)
+        own = (("rounds", rounds),) if self.own_rounds else ()
+        options = tuple(pair for pair in chosen if not pair[0].startswith("plan.") and pair[0] != "rounds")
         return Trial(
             setting=setting,
             algorithm=self.algorithm,
             rounds=rounds,
             role=role,
             replicate=replicate,
-            options=self.options + ((("rounds", rounds),) if self.own_rounds else ()),
-            plan=self.plan,
-            scales=tuple((name, 2.0**k) for name, k in zip(self.knobs, point, strict=True)),
+            options=self.options + own + options,
+            plan=self.plan + tuple((name[5:], value) for name, value in chosen if name.startswith("plan.")),
+            scales=tuple((name, 2.0**k) for name, k in zip(self.knobs, point.exponents, strict=True)),
         )
 
     def described(self, point: Point) -> dict[str, Any]:
-        """A configuration in words that a reader can check: multiples of the formula's values."""
-        return {f"{name} x": round(2.0**k, 4) for name, k in zip(self.knobs, point, strict=True)}
+        """A configuration in words that a reader can check."""
+        chosen = {name: values[place] for (name, values), place in zip(self.choices, point.places, strict=True)}
+        return {**{f"{k} x": round(2.0**e, 4) for k, e in zip(self.knobs, point.exponents, strict=True)}, **chosen}

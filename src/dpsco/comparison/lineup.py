@@ -1,10 +1,10 @@
 """Who takes part in which section, and with what settings.
 
-Plain one-pass rivals run as their papers specify them (the last iterate, no momentum) and carry the marks; the same
-rivals with momentum and tail averages are further curves. Accelerated methods take the halved z-step of the proof.
-Noise: rivals with correlated noise take the square-root factorisation, so that none is held back by the binary tree of
-its paper; ours takes the mechanism made for it, and is also drawn with the rivals' noise and with the paper's tree.
-Phased-ERM runs with its accelerated solver where it is tuned, which is the quicker of the two; the table has both.
+Plain one-pass rivals run as their papers specify them (last or average iterate, no momentum) and carry the marks; the
+same rivals with momentum and tail averages are further curves. Noise: rivals with correlated noise take the square-root
+factorisation, so that none is held back by the binary tree of its paper; ours takes the mechanism made for it, and
+is also drawn with the rivals' noise and with the paper's tree. Phased-ERM runs with its accelerated solver where it is
+tuned, which is the quicker of the two; the table has both.
 """
 
 from __future__ import annotations
@@ -31,22 +31,30 @@ __all__ = [
     "Row",
     "full_batch",
     "poisson",
+    "with_rounds",
 ]
 
+Z_STEPS = ("plan.z_step", ("halved", "listed"))
+PLAIN = ("iterate", ("average", "last"))
 SQRT: Fields = (("mechanism", "sqrt"),)
 TREE: Fields = (("mechanism", "tree"),)
-WORKLOAD: Fields = (("mechanism", "workload"),)
-TAIL: Fields = (("iterate", "tail"),)
 
-OURS = Contender("Accelerated-DP-SRGD", "accelerated-srgd", "ours", plan=WORKLOAD)
+OURS = Contender(
+    "Accelerated-DP-SRGD", "accelerated-srgd", "ours", plan=(("mechanism", "workload"),), choices=(Z_STEPS,)
+)
 UNACCELERATED = Contender("unaccelerated DP-SRGD", "unaccelerated-srgd", "one pass", plan=SQRT)
-INDEPENDENT = Contender("accelerated, independent gradients", "accelerated-sgd", "one pass")
-DP_SGD = Contender("DP-SGD", "dp-sgd", "one pass")
-SGD_TAIL = Contender("DP-SGD, tail average", "dp-sgd", "one pass, more tuned", options=TAIL)
-DP_FTRL = Contender("DP-FTRL", "dp-ftrl", "one pass", plan=SQRT)
-FTRL_TAIL = Contender("DP-FTRL, tail average", "dp-ftrl", "one pass, more tuned", options=TAIL, plan=SQRT)
-FTRL_MOMENTUM = replace(
-    FTRL_TAIL, name="DP-FTRL, momentum 0.9, tail average", options=(("momentum", 0.9), ("iterate", "tail"))
+INDEPENDENT = Contender("accelerated, independent gradients", "accelerated-sgd", "one pass", choices=(Z_STEPS,))
+DP_SGD = Contender("DP-SGD", "dp-sgd", "one pass", choices=(PLAIN,))
+DP_FTRL = Contender("DP-FTRL", "dp-ftrl", "one pass", plan=SQRT, choices=(PLAIN,))
+FTRL_TAIL = replace(
+    DP_FTRL, name="DP-FTRL, tail average", kind="one pass, more tuned", choices=(("iterate", ("tail",)),)
+)
+FTRL_MOMENTUM = Contender(
+    "DP-FTRL, momentum 0.9, tail average",
+    "dp-ftrl",
+    "one pass, more tuned",
+    options=(("momentum", 0.9), ("iterate", "tail")),
+    plan=SQRT,
 )
 ONLINE = Contender("online-to-batch", "online-to-batch", "one pass", plan=SQRT)
 SNOWBALL = Contender("Snowball-SGD", "snowball-sgd", "one pass", own_rounds=True)
@@ -55,12 +63,15 @@ PHASED_ERM = Contender("Phased-ERM", "phased-erm", "many passes", options=(("sol
 LOCALIZED = Contender("localized accelerated, not tuned", "localized-accelerated", "many passes")
 """Each of its configurations needs an accountant of its own, a minute each: it runs with its formula's settings."""
 
-ROUND_BASED = (OURS, UNACCELERATED, INDEPENDENT, DP_SGD, SGD_TAIL, DP_FTRL, FTRL_TAIL, FTRL_MOMENTUM)
+ROUND_BASED = (OURS, UNACCELERATED, INDEPENDENT, DP_SGD, DP_FTRL, FTRL_TAIL, FTRL_MOMENTUM)
 """Those that take any number of rounds."""
 
 BESIDE = (
     replace(OURS, name="Accelerated-DP-SRGD, square-root noise", kind="ours, other noise", plan=SQRT),
     replace(OURS, name="Accelerated-DP-SRGD, binary tree", kind="ours, other noise", plan=TREE),
+    replace(
+        DP_SGD, name="DP-SGD, tail average", kind="one pass, more tuned", options=(("iterate", "tail"),), choices=()
+    ),
     ONLINE,
     SNOWBALL,
 )
@@ -73,7 +84,7 @@ NOT_TUNED = (LOCALIZED,)
 
 ONE_PASS = replace(OURS, name="Accelerated-DP-SRGD, one pass")
 
-ON_A_FILE = (OURS, UNACCELERATED, INDEPENDENT, DP_SGD, SGD_TAIL, DP_FTRL, FTRL_TAIL, FTRL_MOMENTUM, ONLINE)
+ON_A_FILE = (OURS, UNACCELERATED, INDEPENDENT, DP_SGD, DP_FTRL, FTRL_MOMENTUM, ONLINE)
 
 SIZED: tuple[tuple[Contender, Callable[[int], int]], ...] = (
     (replace(OURS, name="Accelerated-DP-SRGD, n^(1/4) rounds"), quarter),
@@ -82,20 +93,19 @@ SIZED: tuple[tuple[Contender, Callable[[int], int]], ...] = (
     (replace(INDEPENDENT, name="accelerated, independent gradients, n^(1/4) rounds"), quarter),
     (replace(DP_SGD, name="DP-SGD, sqrt(n) rounds"), root),
     (replace(DP_FTRL, name="DP-FTRL, sqrt(n) rounds"), root),
-    (replace(FTRL_TAIL, name="DP-FTRL, tail average, sqrt(n) rounds"), root),
 )
 """Contenders over n, with the rule for their rounds."""
 
 
 def poisson(epochs: int) -> Contender:
-    """DP-SGD over so many expected passes, with the tail average, which is the better one there."""
+    """DP-SGD over so many expected passes."""
     plural = "epoch" if epochs == 1 else "epochs"
     return replace(
-        SGD_TAIL,
+        DP_SGD,
         name=f"DP-SGD, Poisson, {epochs} {plural}",
         algorithm="dp-sgd-poisson",
         kind="many passes",
-        options=(("epochs", float(epochs)), *TAIL),
+        options=(("epochs", float(epochs)),),
     )
 
 
@@ -104,6 +114,11 @@ def full_batch(epochs: int) -> Contender:
     return replace(
         INDEPENDENT, name=f"accelerated DP-GD, {epochs} epochs", algorithm="accelerated-gd", kind="many passes"
     )
+
+
+def with_rounds(who: Contender, rounds: tuple[int, ...]) -> Contender:
+    """The contender with the number of rounds among its choices."""
+    return replace(who, choices=(*who.choices, ("rounds", rounds)))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpsco.comparison.estimates import mean
 from dpsco.comparison.file_data import FileData
-from dpsco.comparison.lineup import ON_A_FILE
+from dpsco.comparison.lineup import ON_A_FILE, with_rounds
 from dpsco.comparison.points import point
 from dpsco.comparison.pool import Pool
 from dpsco.comparison.scale import Scale
@@ -19,22 +19,20 @@ __all__ = ["measure", "studies"]
 
 
 def studies(scale: Scale, data: FileData) -> list[Study]:
-    """Every contender at every number of rounds."""
+    """Every contender once: the number of rounds is one of its choices."""
     setting = Setting(n=data.training_rows, file=data)
-    usable = [rounds for rounds in scale.file_rounds if rounds <= setting.n]
-    return [Study(who, setting, T, scale.effort) for who in ON_A_FILE for T in usable]
+    usable = tuple(rounds for rounds in scale.file_rounds if rounds <= setting.n)
+    return [Study(with_rounds(who, usable), setting, usable[0], scale.effort) for who in ON_A_FILE]
 
 
 def measure(pool: Pool, scale: Scale, data: FileData) -> dict[str, Any]:
-    """Accuracy and loss of every contender at the rounds that tuning liked best, and of the model without privacy."""
+    """Accuracy and loss of every contender, and of the same model without privacy."""
     wanted = studies(scale, data)
-    tuned = pool.study(wanted)
     lines = []
-    for who in ON_A_FILE:
-        best = min((t for t in tuned if t.study.contender == who), key=lambda t: t.tuning_score)
-        line = {"name": who.name, "kind": who.kind, **point(best)}
-        if best.works:
-            line["accuracy"] = mean([o.accuracy or 0.0 for o in best.outcomes]).to_list()
+    for study, tuned in zip(wanted, pool.study(wanted), strict=True):
+        line = {"name": study.contender.name, "kind": study.contender.kind, **point(tuned)}
+        if tuned.works:
+            line["accuracy"] = mean([o.accuracy or 0.0 for o in tuned.outcomes]).to_list()
         lines.append(line)
     setting = wanted[0].setting
     splits = [rows_for(setting, "scoring", i) for i in range(min(2, scale.effort.scoring))]
@@ -45,7 +43,7 @@ def measure(pool: Pool, scale: Scale, data: FileData) -> dict[str, Any]:
         "n": setting.n,
         "features": setting.problem.dimension,
         "classes": data.classes,
-        "rounds": sorted({study.rounds for study in wanted}),
+        "rounds": [rounds for rounds in scale.file_rounds if rounds <= setting.n],
         "epsilon": setting.epsilon,
         "delta": setting.budget.delta,
         "without_privacy": float(np.mean([reached["accuracy"] for reached in plain])),

@@ -51,8 +51,6 @@ class Tuned:
 
     study: Study
     best: Point
-    tuning_score: float
-    """Of the best configuration, on the tuning runs."""
     tried: int
     """Configurations, those refused included."""
     refused: int
@@ -74,7 +72,7 @@ class Tuned:
 def studied(study: Study) -> Steps:
     """Ask for runs, take their outcomes, return what was found."""
     who, effort = study.contender, study.effort
-    search = Search(knobs=len(who.knobs), budget=effort.configurations)
+    search = Search(knobs=len(who.knobs), choices=who.sizes, budget=effort.configurations)
     while points := search.ask():
         wanted = [_trials(study, point, "tuning", effort.tuning) for point in points]
         outcomes = yield [trial for trials in wanted for trial in trials]
@@ -84,7 +82,6 @@ def studied(study: Study) -> Steps:
     return Tuned(
         study=study,
         best=search.best,
-        tuning_score=search.scores[search.best],
         tried=len(search.scores),
         refused=sum(math.isinf(score) for score in search.scores.values()),
         edges=search.edges if effort.tuning else (False,) * len(who.knobs),

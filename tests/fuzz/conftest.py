@@ -1,0 +1,3 @@
+"""The fuzzers' own program runs by itself, with an extra that the fast suite does not install."""
+
+collect_ignore = ["run.py"]
