@@ -167,3 +167,8 @@ def test_noise_is_clip_times_sensitivity_over_mu_and_never_less() -> None:
         plan = make(mechanism=mechanism)
         least = plan.clip * plan.noise_mechanism.sensitivity / BUDGET.mu
         assert least < plan.calibration.sigma < 1.01 * least
+
+
+def test_a_feature_norm_whose_square_is_no_float_is_refused_by_name() -> None:
+    with pytest.raises(dpsco.InvalidArgument, match="feature_norm"):
+        dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), dimension=2, feature_norm=1e300)

@@ -15,6 +15,8 @@ from dpsco.problem.losses import LOSSES, Loss
 
 __all__ = ["Problem"]
 
+_LARGEST_NORM = 1e100
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -45,6 +47,11 @@ class Problem:
             )
         dimension = positive_integer("dimension", self.dimension, "It is the number of features.")
         norm = positive("feature_norm", self.feature_norm, "It bounds the l2 norm of a row; it must be public.")
+        if norm > _LARGEST_NORM:
+            raise InvalidArgument(
+                f"Expected feature_norm={norm:.3g} <= {_LARGEST_NORM:g}: the loss's smoothness grows with its square. "
+                "Scale the rows."
+            )
         object.__setattr__(self, "dimension", dimension)
         object.__setattr__(self, "feature_norm", norm)
         if not isinstance(self.intercept, bool):
