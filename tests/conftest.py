@@ -101,6 +101,10 @@ def _table(reporter: Any) -> list[str]:
             for name, value in report.user_properties if report.when == "call" else []:
                 if name == "mark":
                     figures[value[0]].append(value[1])
+    if exact := _named(reporter, "rows in exact arithmetic"):
+        figures[9].insert(0, f"{sum(exact):,} rows, the longest as a share of the clip")
+    if figures[12]:
+        figures[12] = ["sums of neighbours apart, as a share of the declared difference", *sorted(figures[12])]
     if killed := _named(reporter, "mutant"):
         figures[13].append(f"{len(killed)} mutants killed")
     if fuzzed := _named(reporter, "fuzzed"):

@@ -40,6 +40,7 @@ MARKS: dict[int, tuple[str, tuple[str, ...]]] = {
             "privacy/test_noise.py::test_numpys_global_state",
             "privacy/test_noise.py::test_keys_are_256",
             "privacy/test_release.py::test_a_seeded_run_says",
+            "marks/test_draws.py",
         ),
     ),
     8: (
@@ -51,24 +52,44 @@ MARKS: dict[int, tuple[str, tuple[str, ...]]] = {
             "privacy/test_release.py::test_another_query",
             "privacy/test_ledger_files.py::test_a_run_stopped_after_any_round",
             "privacy/test_ledger_files.py::test_another_plan_start",
+            "marks/test_ledger.py",
         ),
     ),
-    9: ("clip never exceeds C: 1e6 adversarial rows in exact arithmetic", ("oracles/test_clipping.py",)),
+    9: (
+        "clip never exceeds C: 1e6 adversarial rows in exact arithmetic",
+        ("oracles/test_clipping.py", "oracles/test_fused_exact.py", "marks/test_clip.py"),
+    ),
     10: (
         "neighbours differ at release by at most the declared difference, in every adjacency",
-        ("privacy/test_record_replay.py", "marks/test_figures.py::test_neighbours"),
+        (
+            "privacy/test_record_replay.py",
+            "privacy/test_calibration.py::test_sums_beyond_the_exact_range",
+            "privacy/test_calibration.py::test_the_grid_is_a_power_of_two",
+            "marks/test_figures.py::test_neighbours",
+        ),
     ),
     11: (
         "closed-form GLM clip = per-example differentiation, 1e-12, dense and CSR, every loss",
         (
             "oracles/test_glm.py::test_closed_form",
             "oracles/test_sparse.py::test_sparse_rows_answer",
-            "marks/test_figures.py::test_closed_form",
+            "marks/test_closed_form.py",
         ),
     ),
     12: (
-        "record and replay over estimators, adapters and commands; control flow and messages alike",
-        ("estimators/test_neighbours.py", "privacy/test_every_path.py"),
+        "record and replay over methods, estimators, adapters and commands; control flow and messages alike",
+        (
+            "estimators/test_neighbours.py",
+            "algorithms/test_neighbours.py",
+            "federated/test_neighbours.py",
+            "oracles/jax/test_neighbours.py",
+            "oracles/torch/test_bound.py::test_record_and_replay",
+            "privacy/test_every_path.py",
+            "privacy/test_every_estimator.py",
+            "privacy/test_every_oracle.py",
+            "privacy/test_every_federation.py",
+            "privacy/test_every_cluster.py",
+        ),
     ),
     13: ("mutation suite kills at least 20 of 20", ("mutation/test_mutants.py",)),
     14: (
@@ -80,7 +101,7 @@ MARKS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     15: (
         "without noise equals a transcription of Algorithm 1 to 1e-12; quadratics within 2 beta R^2 / T^2",
-        ("algorithms/test_algorithm_1.py",),
+        ("algorithms/test_algorithm_1.py", "marks/test_algorithm.py"),
     ),
     16: (
         "log-likelihood ratio of transcripts on the worst pair is N(mu^2/2, mu^2): 6 standard errors of 1e5 runs",
@@ -110,6 +131,8 @@ MARKS: dict[int, tuple[str, tuple[str, ...]]] = {
             "privacy/test_ledger_files.py::test_kill_9",
             "privacy/test_ledger_files.py::test_a_crash_at_every",
             "cli/test_kill.py",
+            "faults/test_signals.py",
+            "faults/test_killed_federation.py",
         ),
     ),
 }

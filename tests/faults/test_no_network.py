@@ -34,6 +34,26 @@ assert main("report model.json --html report.html --json".split()) == 0
 assert main("mechanisms --horizon 8 --json".split()) == 0
 assert main("plan --n 1000 --dimension 5 --epsilon 1 --delta 1e-5 --json".split()) == 0
 assert main("demo --rows 2000 --out demo --json".split()) == 0
+
+def custom(size, n):
+    own = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(5.0), size)
+    return dpsco.Plan(own, n, dpsco.Budget(4.0, 1e-6), rounds=4, beta=1.0, clip=1.0)
+
+assert audit(lambda x, a, label: (a @ x - label) * a, plan=custom(3, 64)).passed
+
+from dpsco.federated import LocalNodes, linear_gradients, serve
+homes = {f"home-{i}": linear_gradients(problem, X[i], y[i]) for i in range(40)}
+serve(dpsco.Plan(problem, 40, dpsco.Budget(1.0, 1e-5, "add-remove"), 4, 1.0, clip=1.0), LocalNodes([homes]))
+
+import jax.numpy as jnp
+import torch
+import dpsco.torch
+oracles = [
+    dpsco.jax.oracle(lambda w, row: jnp.log1p(jnp.exp(-(2 * row[1] - 1) * (row[0] @ w))), np.zeros(3, np.float32)),
+    dpsco.torch.oracle(torch.nn.Linear(3, 2), torch.nn.functional.cross_entropy),
+]
+for oracle in oracles:
+    dpsco.train(custom(oracle.size, 400), dpsco.stream(X, y), oracle=oracle, start=oracle.start)
 assert asked == [], asked
 print("SILENT")
 """
@@ -41,7 +61,7 @@ print("SILENT")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("isolated", [True, False], ids=["no network there", "a network there"])
-def test_training_estimators_and_commands_ask_for_no_address(isolated: bool, tmp_path) -> None:
+def test_training_estimators_commands_audits_and_adapters_ask_for_no_address(isolated: bool, tmp_path) -> None:
     """Blocked (a network namespace with nothing in it), and open with an audit hook on every call that could leave."""
     prefix = ["unshare", "--user", "--map-root-user", "--net"] if isolated else []
     if isolated and subprocess.run([*prefix, "true"], capture_output=True).returncode:

@@ -53,7 +53,9 @@ class Run:
     model: Any = None
 
 
-def observe(plan: Plan, rows: Callable[[], Stream], frozen: Run | None = None, oracle: Oracle | None = None) -> Run:
+def observe(
+    plan: Plan, rows: Callable[[], Stream], frozen: Run | None = None, oracle: Oracle | None = None, start: Any = None
+) -> Run:
     """Train; with ``frozen`` the released values are those of that run."""
     run, release = Run(), Channel.release
 
@@ -71,7 +73,7 @@ def observe(plan: Plan, rows: Callable[[], Stream], frozen: Run | None = None, o
         warnings.simplefilter("always")
         patch.setattr(Channel, "release", recording)
         try:
-            result = train(plan, rows(), oracle=oracle)
+            result = train(plan, rows(), oracle=oracle, start=start)
             report = dataclasses.asdict(result.report)
             report.pop("run_id")
             run.report, run.trace, run.model = report, result.trace, result.model.coef.tobytes()

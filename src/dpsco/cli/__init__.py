@@ -30,3 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except BrokenPipeError:
         return 0
+    except OSError as error:  # a full disk, a folder that may not be written
+        where = "" if error.filename is None else f" ({error.filename})"
+        remedy = "Make room or name another place, and run the command again."
+        print(f"dpsco {args.command}: {error.strerror or error}{where}. {remedy}", file=sys.stderr)
+        return 2
