@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CONTROL", "MUTANTS", "Mutant"]
+__all__ = ["CONTROL", "MUTANTS", "NAMED", "Mutant"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "noise reused in every round",
-        (("privacy/release.py", "normals(self._ledger.key, row, ", "normals(self._ledger.key, 0, "),),
+        (("privacy/release.py", "self._normals(row, ", "self._normals(0, "),),
         ("tests/privacy/test_release.py::test_white_box_audit_of_the_whole_transcript_finds_exactly_mu[sqrt]",),
     ),
     Mutant(
@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "the same batch released for another query under one key",
-        (("privacy/release.py", '"fingerprint", query.digest(), ', '"fingerprint", '),),
+        (("privacy/release.py", '"fingerprint", query.digest(points), ', '"fingerprint", '),),
         ("tests/privacy/test_release.py::test_another_query_for_a_released_round_is_refused",),
     ),
     Mutant(
@@ -206,7 +206,7 @@ MUTANTS = (
                 "return self.epsilon / math.sqrt(2 * math.log(2.5 / self.delta))",
             ),
         ),
-        ("src/dpsco/privacy/budget.py", "tests/privacy/test_budget_account.py::test_mu_is_that_of_the_exact_curve"),
+        ("tests/privacy/test_budget_account.py::test_mu_is_that_of_the_exact_curve",),
     ),
     Mutant(
         "a stream that opens twice",
@@ -244,7 +244,84 @@ MUTANTS = (
         (("files.py", "    if not intact:\n", "    if False:\n"),),
         ("tests/privacy/test_budget_account.py::test_any_changed_byte_of_the_account_is_noticed",),
     ),
+    Mutant(
+        "the key reused by another plan",
+        (("training/train.py", '"run", digest)', '"run")'),),
+        ("tests/privacy/test_release.py::test_the_same_key_gives_unrelated_noise_to_another_plan_or_start",),
+    ),
+    Mutant(
+        "no clip in the compiled kernels",
+        (
+            (
+                "oracles/kernels/slopes.py",
+                "most = ask.target / length",
+                "most = np.inf",
+            ),
+        ),
+        ("tests/oracles/test_fused_exact.py::test_the_factor_itself_is_a_bound[float64]",),
+    ),
+    Mutant(
+        "sparse products that the sum they meet rounds up or down",
+        (("oracles/kernels/sparse.py", "factor = odd(factor)", "factor = abs(factor) * np.sign(factor)"),),
+        ("tests/oracles/test_sparse.py::test_a_sum_is_bit_for_bit_the_sum_of_what_each_row_adds_alone",),
+    ),
+    Mutant(
+        "losses in JAX clipped to twice the clip",
+        (("oracles/jax/clipped_sum.py", "jnp.where(over, clip / ", "jnp.where(over, 2 * clip / "),),
+        ("tests/privacy/test_every_oracle.py::test_the_bound_is_nearly_reached[jax]",),
+    ),
+    Mutant(
+        "models in PyTorch clipped to twice the clip",
+        (
+            (
+                "oracles/torch/clipping.py",
+                "clip_scale(norms.cpu().numpy(), clip, len(terms))",
+                "clip_scale(norms.cpu().numpy(), 2 * clip, len(terms))",
+            ),
+        ),
+        ("tests/privacy/test_every_oracle.py::test_the_bound_is_nearly_reached[torch]",),
+    ),
+    Mutant(
+        "a client's word taken for its clip",
+        (("federated/server.py", "        if length <= bound:\n", "        if True:\n"),),
+        ("tests/privacy/test_every_federation.py::test_a_client_moves_one_round_whatever_it_says[unclipped]",),
+    ),
+    Mutant(
+        "an answer that comes twice counts twice",
+        (("federated/server.py", "total = total + counted\n", "total = total + counted * (1 + len(again))\n"),),
+        ("tests/privacy/test_every_federation.py::test_a_client_moves_one_round_whatever_it_says[twice]",),
+    ),
+    Mutant(
+        "a client counts in rounds that are not its own",
+        (
+            (
+                "federated/server.py",
+                "elif self._assignment.round_of(name, asked.run, asked.rounds) == asked.step:",
+                "elif True:",
+            ),
+        ),
+        ("tests/federated/test_faults.py::test_a_faulty_client_counts_as_zero[not its round]",),
+    ),
 )
+
+NAMED = (
+    "the paper's printed sigma",
+    "a tree one level short",
+    "the two gradients clipped separately",
+    "clip before weighting",
+    "no clip",
+    "mean before noise",
+    "noise reused in every round",
+    "the key reused by another plan",
+    "horizon off by one",
+    "eta_{t-1} dropped",
+    "replace-one with C",
+    "the fingerprint check removed",
+    "the same batch released for another query under one key",
+    "the key left in a saved model",
+    "the grid removed",
+)
+"""Bugs that must stay on the list, whatever else is on it."""
 
 CONTROL = tuple(dict.fromkeys(test for mutant in MUTANTS for test in mutant.tests))
 """Every test named above: on the source as it is, all of them pass."""

@@ -132,6 +132,38 @@ def test_products_far_below_the_grid_are_summed_and_not_lost() -> None:
     np.testing.assert_array_equal(total, [128 * grid, 0.0, 0.0])
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_sum_is_bit_for_bit_the_sum_of_what_each_row_adds_alone(dtype: Any, intercept: bool) -> None:
+    """Values that are odd multiples of the grid, times a slope of 1/2, lie exactly between two steps of it.
+
+    Rounded as they are, they would go up or down by the parity of the sum they meet.
+    """
+    from dpsco.oracles.kernels.sparse import finest
+
+    width, size, clip = 40, 5000, 1.0
+    grid, rng = finest(size, clip), np.random.default_rng(5)
+    values = (2.0 * rng.integers(0, 2**20, (120, width)) + 1.0) * grid * rng.choice([1.0, 2.0, 0.5], (120, width))
+    values[:40] = rng.normal(size=(40, width)) * 10.0 ** rng.integers(-12, 3, (40, 1))
+    rows = sp.csr_array(np.where(rng.random((120, width)) < 0.4, values, 0.0).astype(dtype))
+    points = (np.zeros(width + intercept),) if dtype is np.float32 else (rng.normal(size=width + intercept),)
+    asked, labels = Query(0, points, (1.0,), clip, size, grid=grid), rng.integers(0, 2, 120).astype(float)
+    oracle = FusedOracle(Logistic(), intercept)
+    alone = [oracle.answer(asked, Batch(0, [(rows[[k]], labels[[k]])])).total for k in range(120)]
+    exact = np.array([float(sum(map(Fraction, column))) for column in np.transpose(alone)])
+    for order in (np.arange(120), rng.permutation(120), np.arange(120)[::-1]):
+        total = oracle.answer(asked, Batch(0, [(rows[order], labels[order])])).total
+        assert np.array_equal(total, exact)
+
+
+def test_more_rows_than_the_public_number_are_summed_by_the_plain_oracle() -> None:
+    """Beyond it the compiled sums might leave the range in which they are exact."""
+    rows, labels = sparse_rows(CHUNK_ROWS + 70, 9), np.zeros(CHUNK_ROWS + 70)
+    asked = Query(0, (np.zeros(9),), (1.0,), 1.0, CHUNK_ROWS, grid=2.0**-30)
+    fused, plain = (kind(Logistic()).answer(asked, Batch(0, [(rows, labels)])) for kind in (FusedOracle, LinearOracle))
+    assert np.array_equal(fused.total, plain.total)
+
+
 def test_row_by_row_a_rows_bits_depend_on_it_alone() -> None:
     """Add-remove: the same row first, last and in a crowd whose contributions are exactly zero."""
     for loss in LOSSES:

@@ -22,8 +22,8 @@ from dpsco.data.shuffle import in_blocks, stacked
 from dpsco.errors import ClusterError, DataError
 from dpsco.oracles import Oracle
 from dpsco.oracles.csr import is_sparse
-from dpsco.oracles.fused import FusedOracle, _finest
-from dpsco.oracles.parallel import one_blas_thread
+from dpsco.oracles.fused import FusedOracle, finest_grid
+from dpsco.threads import one_blas_thread
 from dpsco.values import CHUNK_ROWS, Batch, Chunk, Query, chunk_multiple
 
 __all__ = ["answer", "load", "pick", "unit_of"]
@@ -125,7 +125,9 @@ def _of_a_part(query: Query, oracle: Oracle, features: Any) -> Query:
     the query's once. A part is therefore asked for on the finest, and the driver rounds.
     """
     one_block = isinstance(oracle, FusedOracle) and oracle.loss.outputs == 1 and query.size >= CHUNK_ROWS
-    return replace(query, grid=_finest(query)) if one_block and is_sparse(features) else query
+    if one_block and is_sparse(features) and (finest := finest_grid(query)) < query.grid:
+        return replace(query, grid=finest)
+    return query
 
 
 def _rows(

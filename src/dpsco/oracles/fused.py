@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from dpsco.oracles.csr import CsrRows, is_sparse
 from dpsco.oracles.glm import LinearOracle
-from dpsco.oracles.parallel import available_threads, team
 from dpsco.oracles.softmax import SoftmaxOracle
 from dpsco.problem.losses import Loss
+from dpsco.threads import available_threads, team
 from dpsco.values import CHUNK_ROWS, Array, Batch, Clipped, Query, chunk_multiple, to_grid
 
-__all__ = ["FusedOracle", "ask_of", "flat", "row_type"]
+__all__ = ["FusedOracle", "ask_of", "finest_grid", "flat", "row_type"]
 
 _PIECE_BYTES = 8 << 20
 _GRAIN_BYTES = 1 << 18
@@ -41,19 +41,19 @@ _PIECE_VALUES = 1 << 20
 _USES = 4
 _PATIENCE = 1.0
 _FLOAT32_RANGE = 2.0**60
-_FLOAT64 = np.dtype(np.float64)
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _INDICES = (np.dtype(np.int32), np.dtype(np.int64))
 
 _LOADED: set[Any] = set()
 _MEMORY = threading.local()
-_ZEROS: dict[int, deque[Array]] = {}
+_SPARE: dict[int, deque[Array]] = {}
 
 
 class _Sums:
     """Where threads add up: sums on the grid are exact in any order, so a thread keeps one; others stay apart."""
 
-    def __init__(self, size: int, threads: int, *, exact: bool) -> None:
-        self.size, self.exact = size, exact
+    def __init__(self, size: int, threads: int, *, exact: bool, origin: float) -> None:
+        self.size, self.exact, self._origin = size, exact, origin
         self.tallies = np.zeros((threads, 8), np.int64)
         """Rows clipped, rows zeroed; each thread in a cache line of its own."""
         self._own: list[Array | None] = [None] * threads
@@ -63,11 +63,14 @@ class _Sums:
         own = self._own[thread]
         if own is None:
             own = self._own[thread] = _borrow(self.size)
+            own.fill(self._origin)
         return own
 
     def add_to(self, answer: Clipped, grid: float) -> None:
         """Add the threads' sums, rounded to the grid: they may be on a finer one."""
         owns = [own for own in self._own if own is not None]
+        for own in owns if self._origin else ():
+            own -= self._origin
         for own in owns[1:]:
             owns[0] += own
         for own in owns[:1]:
@@ -80,18 +83,17 @@ class _Sums:
 
 
 def _borrow(size: int) -> Array:
-    """Zeros that an earlier round has left: fresh memory of 1e5 numbers costs the system more than filling it."""
+    """Memory that an earlier round has left: fresh memory of 1e5 numbers costs the system more than filling it."""
     try:
-        return _ZEROS[size].pop()
+        return _SPARE[size].pop()
     except (KeyError, IndexError):
-        return np.zeros((1, size))
+        return np.empty((1, size))
 
 
-def _give_back(zeros: Array) -> None:
-    zeros.fill(0.0)
-    if len(_ZEROS) > 4:
-        _ZEROS.clear()
-    _ZEROS.setdefault(zeros.size, deque(maxlen=64)).append(zeros)
+def _give_back(memory: Array) -> None:
+    if len(_SPARE) > 4:
+        _SPARE.clear()
+    _SPARE.setdefault(memory.size, deque(maxlen=64)).append(memory)
 
 
 class _Kernel(NamedTuple):
@@ -108,6 +110,8 @@ class _Kernel(NamedTuple):
     most: int
     """Rows of the shortest and of the longest piece."""
     most_copied: int
+    origin: float = 0.0
+    """What sums begin with."""
 
 
 @dataclass(frozen=True)
@@ -127,23 +131,26 @@ class FusedOracle:
             return SoftmaxOracle(self.loss, self.intercept, self.threads).answer(query, batch)
         size = query.points[0].size
         threads = self.threads or (1 if 8 * query.size * size < _ALONE_BYTES else available_threads())
-        sums, answer = _Sums(size, threads, exact=query.grid > 0.0), Clipped(np.zeros(size), 0)
-        prepared: dict[Any, _Kernel] = {}
+        exact, answer = query.grid > 0.0, Clipped(np.zeros(size), 0)
+        prepared: dict[Any, tuple[_Kernel, _Sums]] = {}
         with team(threads) as share:
             for features, labels in batch.chunks:
                 rows: Any = CsrRows.of(features) if is_sparse(features) else features
-                if isinstance(rows, CsrRows) and query.size < CHUNK_ROWS:  # how much there is to do is not public
+                if isinstance(rows, CsrRows) and not _one_block(query, answer.rows + len(labels)):
                     answer += plain.answer(query, Batch(batch.step, [(features, labels)]))
                     continue
                 kind = type(rows), rows.dtype
                 if kind not in prepared:
-                    prepared[kind] = self._prepare(query, rows, sums.exact)
-                for start, stop in _spans(len(labels), prepared[kind], threads, sums.exact):
+                    kernel = self._prepare(query, rows, exact)
+                    prepared[kind] = kernel, _Sums(size, threads, exact=exact, origin=kernel.origin)
+                kernel, sums = prepared[kind]
+                for start, stop in _spans(len(labels), kernel, threads, exact):
                     left = max(stop - start, query.size - answer.rows)
-                    job = _Pieces(prepared[kind], rows[start:stop], labels[start:stop], sums, left, threads)
+                    job = _Pieces(kernel, rows[start:stop], labels[start:stop], sums, left, threads)
                     share(job, functools.partial(job.add_to, answer))
                     answer.rows += stop - start
-        sums.add_to(answer, query.grid)
+        for _, sums in prepared.values():
+            sums.add_to(answer, query.grid)
         return answer
 
     def _prepare(self, query: Query, rows: Any, exact: bool) -> _Kernel:
@@ -183,7 +190,10 @@ class FusedOracle:
 
     def _sparse(self, query: Query, dtype: np.dtype[Any], rows: CsrRows, exact: bool) -> _Kernel:
         width, kernel = rows.shape[1], self._kernel("sparse")
-        ask = self._ask(replace(query, grid=_finest(query)), width, False)
+        from dpsco.oracles.kernels.sparse import origin
+
+        grid = finest_grid(query)
+        ask = self._ask(replace(query, grid=grid), width, False)
         points = np.zeros((width + 1, 2), dtype)
         for j, point in enumerate((query.points[0], query.points[-1])):
             points[: point.size, j] = point
@@ -204,7 +214,7 @@ class FusedOracle:
         # Each piece fetches points and sums into the cache anew: it should use them several times.
         grain = min(CHUNK_ROWS, max(256, _USES * width // rows.mean_width))
         longest = max(4 * grain, _PIECE_VALUES // rows.mean_width)
-        return _Kernel(ready, copied, run, CHUNK_ROWS, grain, longest, longest)
+        return _Kernel(ready, copied, run, CHUNK_ROWS, grain, longest, longest, origin(grid))
 
     def _ask(self, query: Query, width: int, single: bool) -> Array:
         from dpsco.oracles.kernels.slopes import CUSTOM, KINDS
@@ -258,11 +268,19 @@ class _Pieces:
             answer.total += total
 
 
-def _finest(query: Query) -> float:
-    """The finest grid on which sums of the round are exact: rounding each product to it costs no accuracy."""
+def finest_grid(query: Query) -> float:
+    """The grid that sparse rows of a round are summed on: the finest on which their sums are exact in any order."""
+    from dpsco.oracles.kernels.sparse import finest
+
     if query.grid == 0.0 or math.isinf(query.clip):
         return query.grid
-    return min(query.grid, 2.0 ** (math.frexp(max(1, query.size) * query.clip)[1] - 51))
+    return finest(query.size, query.clip)
+
+
+def _one_block(query: Query, rows: int) -> bool:
+    """Whether sparse rows can be summed as one block: ``rows`` of them so far, and no more than the public number."""
+    # In few rows, how much there is to do is not public; and more than 2^50 steps of the grid are not summed exactly.
+    return query.size >= CHUNK_ROWS and (query.grid == 0.0 or (rows <= query.size and finest_grid(query) <= query.grid))
 
 
 def _spans(rows: int, kernel: _Kernel, threads: int, exact: bool) -> Iterator[tuple[int, int]]:
@@ -272,8 +290,12 @@ def _spans(rows: int, kernel: _Kernel, threads: int, exact: bool) -> Iterator[tu
         yield start, min(start + size, rows)
 
 
+@functools.lru_cache(maxsize=64)
 def _edges(rows: int, left: int, grain: int, most: int, threads: int) -> NDArray[np.int64]:
-    """Cuts of ``rows`` rows, ``left`` of the round to go: a share of those for each piece, so that all end together."""
+    """Cuts of ``rows`` rows, ``left`` of the round to go: a share of those for each piece, so that all end together.
+
+    Kept, since rounds are alike; kernels only read them.
+    """
     edges = [0]
     while (at := edges[-1]) < rows:
         size = min(most, max(grain, (left - at) // (2 * threads * grain) * grain))
@@ -283,21 +305,23 @@ def _edges(rows: int, left: int, grain: int, most: int, threads: int) -> NDArray
 
 def ask_of(query: Query, width: int, single: bool, *, kind: int, parameter: float, intercept: bool) -> Array:
     """The query in a kernel's numbers (kernels/slopes.py), with the margins of float32 (``single``) or float64."""
-    from dpsco.oracles.kernels.slopes import Ask
+    from dpsco.oracles.kernels.slopes import LEAST_FACTOR, Ask
 
     weight_0, weight_1 = (float(weight) for weight in (*query.weights, 0.0)[:2])
     margin = 2.0**-19 if single else (width + 32) * 2.0**-53
     low, high = (2.0**-70, 2.0**100) if single else (1e-250, 1e250)
-    clip, least = float(query.clip), 2.0**-100 if single else 0.0
+    clip, least = float(query.clip), 2.0**-100 if single else LEAST_FACTOR
     facts = kind, float(parameter), intercept, weight_0, weight_1
-    return np.array(Ask(*facts, clip, clip * (1.0 - margin), query.grid, low, high, least))
+    return np.array(Ask(*facts, clip, clip * (1.0 - margin), query.grid, low, high, least, single))
 
 
 def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:
     """float32 for rows that float32 holds exactly, if clip and points are far from the ends of its range."""
+    if not np.can_cast(given, np.float32, "safe"):
+        return _FLOAT64
     size = max(max(float(point.max(initial=0.0)), -float(point.min(initial=0.0))) for point in query.points)
     fits = size < _FLOAT32_RANGE and (1 / _FLOAT32_RANGE <= query.clip <= _FLOAT32_RANGE or math.isinf(query.clip))
-    return np.dtype(np.float32 if fits and np.can_cast(given, np.float32, "safe") else np.float64)
+    return _FLOAT32 if fits else _FLOAT64
 
 
 def _is_flat(array: NDArray[Any]) -> bool:

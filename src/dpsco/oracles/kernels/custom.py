@@ -21,16 +21,19 @@ def kernels(slope: Callable[[float, float], float] | None) -> dict[str, Any]:
         return {"dense": dense.dense, "sparse": sparse.sparse}
     one = slope if hasattr(slope, "py_func") else njit(slope)
 
-    def user_slopes(kind: int, width: float, scores: Any, labels: Any, count: int, out: Any) -> None:
+    def user_slopes(ask: Any, scores: Any, at: int, labels: Any, first: int, count: int, out: Any) -> None:
         for i in range(count):
-            out[i] = one(scores[i], labels[i])
+            out[i] = one(scores[at + i], labels[first + i])
 
     own = {"slopes": njit(user_slopes, nogil=True, error_model="numpy")}
     own |= {"factors": _with(slopes.factors, own), "careful_factor": _with(slopes.careful_factor, own)}
-    return {
-        name: _with(getattr(module, name), own | {"careful_row": _with(module.careful_row, own)})
-        for name, module in (("dense", dense), ("sparse", sparse))
-    }
+    return {"dense": _kernel(dense, "dense", own), "sparse": _kernel(sparse, "sparse", own)}
+
+
+def _kernel(module: Any, name: str, own: dict[str, Any]) -> Any:
+    """A kernel with everything between it and the slope compiled anew."""
+    own = own | {"careful_row": _with(module.careful_row, own)}
+    return _with(getattr(module, name), own | {"take": _with(module.take, own)})
 
 
 def _with(kernel: Any, names: dict[str, Any]) -> Any:

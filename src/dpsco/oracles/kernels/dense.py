@@ -19,13 +19,13 @@ Cost: the rows come from memory once; 12 float32 or 7 float64 elements a nanosec
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from dpsco.oracles.kernels.simd import BYTES, add_totals, claim, fma, lanes, load, load_some, prefetch, spread, store
-from dpsco.oracles.kernels.slopes import CAREFUL, FAST, OPTIONS, TILE, as_ask, careful_factor, factors, new_tile
+from dpsco.oracles.kernels.slopes import CAREFUL, FAST, INNER, OPTIONS, TILE, as_ask, careful_factor, factors, new_tile
 
 __all__ = ["block_rows", "dense", "four_scores", "padded", "tile_rows"]
 
@@ -54,7 +54,7 @@ def padded(width: int, itemsize: int) -> int:
     return -(-width * itemsize // BYTES) * BYTES // itemsize
 
 
-@njit(forceinline=True, **OPTIONS)
+@njit(forceinline=True, **INNER)
 def four_scores(
     rows: Any, b0: int, b1: int, b2: int, b3: int, width: int, points: Any, stride: int, out: Any, k: int
 ) -> None:
@@ -97,7 +97,7 @@ def four_scores(
             return
 
 
-@njit(forceinline=True, **OPTIONS)
+@njit(forceinline=True, **INNER)
 def add_eight(rows: Any, b: int, at: Any, c: Any, k: int, width: int, total: Any, ahead: int) -> None:
     """total <- total + sum of c[k + r] a over the eight rows that start at b + at[k + r]; prefetches from ``ahead``."""
     whole = width - width % lanes(rows)
@@ -127,9 +127,10 @@ def add_eight(rows: Any, b: int, at: Any, c: Any, k: int, width: int, total: Any
         store(total, j, fma(w, one, v))
 
 
-@njit(**OPTIONS)
-def careful_row(ask: Any, rows: Any, at: int, width: int, points: Any, stride: int, label: float, out: Any) -> Any:
+@njit(**INNER)
+def careful_row(ask: Any, rows: Any, row: int, width: int, points: Any, labels: Any, tile: Any, out: Any) -> Any:
     """Add c a of one row in float64; (clipped, zeroed). The norm is taken of the row scaled by a power of two."""
+    at, stride = row * width, points.size // 2
     largest = 1.0 if ask.intercept else 0.0
     for j in range(width):
         size = abs(np.float64(rows[at + j]))
@@ -146,7 +147,7 @@ def careful_row(ask: Any, rows: Any, at: int, width: int, points: Any, stride: i
         square += (a * scale) * (a * scale)
     if ask.intercept:
         score_0, score_1, square = score_0 + points[width], score_1 + points[stride + width], square + scale * scale
-    c, over, zeroed = careful_factor(ask, score_0, score_1, math.sqrt(square) / scale, label, width)
+    c, over, zeroed = careful_factor(ask, tile, score_0, score_1, math.sqrt(square) / scale, labels, row, width)
     if c != 0.0:
         for j in range(width):
             out[j] += c * np.float64(rows[at + j])
@@ -155,38 +156,43 @@ def careful_row(ask: Any, rows: Any, at: int, width: int, points: Any, stride: i
     return over, zeroed
 
 
-@njit(**OPTIONS)
-def flush(ask: Any, width: int, total: Any, extra: Any, careful: bool, out: Any) -> None:
-    """out <- out + round(block sum), and an empty block."""
-    if careful:
+@njit(**INNER)
+def flush(ask: Any, width: int, total: Any, extra: Any, careful: bool, out: Any, k: int) -> None:
+    """out[k] <- out[k] + round(block sum), and an empty block."""
+    steps = 1.0 / ask.grid if ask.grid > 0.0 else 0.0  # both are powers of two: exact
+    if ask.grid > 0.0 and not careful:
         for j in range(width):
-            extra[j] += total[j]
-    if ask.grid > 0.0:
-        steps = 1.0 / ask.grid  # both are powers of two: exact
-        if careful:
-            for j in range(width):
-                out[j] += np.rint(extra[j] * steps) * ask.grid
-        else:
-            for j in range(width):
-                out[j] += np.rint(np.float64(total[j]) * steps) * ask.grid
-    elif careful:
-        for j in range(width):
-            out[j] += extra[j]
+            out[k, j] += np.rint(np.float64(total[j]) * steps) * ask.grid
+            total[j] = 0
     else:
         for j in range(width):
-            out[j] += total[j]
+            v = extra[j] + total[j]
+            out[k, j] += np.rint(v * steps) * ask.grid if ask.grid > 0.0 else v
+            total[j], extra[j] = 0, 0.0
     if ask.intercept:
         last = extra[width]
-        out[width] += np.rint(last / ask.grid) * ask.grid if ask.grid > 0.0 else last
+        out[k, width] += np.rint(last * steps) * ask.grid if ask.grid > 0.0 else last
         extra[width] = 0.0
-    total[:] = 0
-    if careful:
-        extra[:] = 0.0
 
 
-@njit(**OPTIONS)
-def dense(
-    asked: Any,
+class Memory(NamedTuple):
+    """Working memory of one thread."""
+
+    total: Any
+    """The sum of the block so far, in the type of the rows."""
+    extra: Any
+    """What careful rows and the intercept add to it, in float64."""
+    tile: Any
+    every: Any
+    """Where each row of a tile begins."""
+    at: Any
+    chosen: Any
+    """Beginnings and factors of the rows of a tile that are added, where not all are."""
+
+
+@njit(**INNER)
+def take(
+    ask: Any,
     rows: Any,
     width: int,
     labels: Any,
@@ -196,18 +202,13 @@ def dense(
     unit: int,
     block: int,
     step: int,
+    memory: Any,
     out: Any,
     tallies: Any,
 ) -> None:
-    """Take pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left.
-
-    Adds rounded block sums to ``out``, those of rows unit k .. unit (k + 1) to out[k], or all to its only row; and to
-    ``tallies`` how many rows were clipped, and how many counted as zero rows.
-    """
-    ask, stride = as_ask(asked), points.size // 2
-    total, extra = np.zeros(stride, rows.dtype), np.zeros(width + 1)
-    tile = new_tile(rows)
-    every, at, chosen = np.arange(TILE) * width, np.zeros(TILE + 8, np.intp), np.zeros(TILE + 8, rows.dtype)
+    """Take pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left."""
+    total, extra, tile, every, at, chosen = memory
+    stride = points.size // 2
     clipped, zeroed, careful = 0, 0, False
     piece = claim(counter)
     while piece < len(edges) - 1:
@@ -227,7 +228,7 @@ def dense(
                         tile.scores[k] += points[width]
                         tile.scores[TILE + k] += points[stride + width]
                         tile.scores[2 * TILE + k] += 1.0
-                used, over = factors(ask, tile, labels[first:end], count)
+                used, over = factors(ask, tile, labels, first, count)
                 clipped += over
                 if used == count and count % 8 == 0:
                     for k in range(0, count, 8):
@@ -244,16 +245,46 @@ def dense(
                         if ask.intercept:
                             extra[width] += tile.factors[k]
                     elif tile.state[k] == CAREFUL:
-                        row = (first + k) * width
-                        over, zero = careful_row(ask, rows, row, width, points, stride, labels[first + k], extra)
+                        over, zero = careful_row(ask, rows, first + k, width, points, labels, tile, extra)
                         careful, clipped, zeroed = True, clipped + over, zeroed + zero
                 if used:
                     for k in range(used, used + 8):  # whole groups of eight: 0 times the last row adds nothing
                         at[k], chosen[k] = at[used - 1], 0.0
                 for k in range(0, used, 8):
                     add_eight(rows, first * width, at, chosen, k, width, total, (ahead + k) * width)
-            flush(ask, width, total, extra, careful, out[(start // unit) % len(out)])
+            flush(ask, width, total, extra, careful, out, (start // unit) % len(out))
             careful = False
         piece = claim(counter)
     tallies[0] += clipped
     tallies[1] += zeroed
+
+
+@njit(**OPTIONS)
+def dense(
+    asked: Any,
+    rows: Any,
+    width: int,
+    labels: Any,
+    points: Any,
+    edges: Any,
+    counter: Any,
+    unit: int,
+    block: int,
+    step: int,
+    out: Any,
+    tallies: Any,
+) -> None:
+    """Pieces of rows (``take``) until none is left.
+
+    Adds rounded block sums to ``out``, those of rows unit k .. unit (k + 1) to out[k], or all to its only row; and to
+    ``tallies`` how many rows were clipped, and how many counted as zero rows.
+    """
+    memory = Memory(
+        np.zeros(points.size // 2, rows.dtype),
+        np.zeros(width + 1),
+        new_tile(rows),
+        np.arange(TILE) * width,
+        np.zeros(TILE + 8, np.intp),
+        np.zeros(TILE + 8, rows.dtype),
+    )
+    take(as_ask(asked), rows, width, labels, points, edges, counter, unit, block, step, memory, out, tallies)

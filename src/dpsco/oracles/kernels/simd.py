@@ -7,6 +7,8 @@
     add_totals(out, i, v, w, x, y)    out[i : i + 4] += lane sums of v, w, x, y, in float64
     prefetch(a, i)      a hint that the cache line of a[i] is wanted soon
     power_of_two(k)     2^k of a number k without fraction, -1022 <= k <= 1023
+    fma_one(c, a, s)    c a + s of three float64, rounded once
+    odd(c)              float64 c if the last bit of its fraction is set, else the next one towards 0, whose bit is
     claim(a)            a[0], and a[0] + 1 in its place, for one thread at a time
 
 Guarantee: the order of every addition is the one written, on any processor (LLVM splits the vectors where registers
@@ -30,9 +32,11 @@ __all__ = [
     "add_totals",
     "claim",
     "fma",
+    "fma_one",
     "lanes",
     "load",
     "load_some",
+    "odd",
     "power_of_two",
     "prefetch",
     "spread",
@@ -147,25 +151,29 @@ def fma(typing: Any, x: Any, y: Any, z: Any) -> Any:
 @intrinsic
 def add_totals(typing: Any, out: Any, i: Any, v: Any, w: Any, x: Any, y: Any) -> Any:
     n = v.lanes
-
-    even, odd = ((0, 4, 1, 5), (2, 6, 3, 7)) if n == 16 else ((0, 4, 2, 6), (1, 5, 3, 7))  # what one instruction does
+    quarters = range(0, n, n // 4)  # of a register: shuffles that stay inside them cost least
 
     def added(builder: Any, first: Any, second: Any, one: Any, two: Any) -> Any:
         return builder.fadd(
             builder.shuffle_vector(first, second, _lanes(one)), builder.shuffle_vector(first, second, _lanes(two))
         )
 
-    def folded(builder: Any, vector: Any) -> Any:
-        """Four lanes, by adding halves."""
-        while (size := vector.type.count) > 4:
-            vector = added(builder, vector, vector, range(size // 2), range(size // 2, size))
-        return vector
+    def inside(builder: Any, first: Any, second: Any, one: Any, two: Any) -> Any:
+        """Lanes ``one`` + lanes ``two`` in every quarter; lanes n, n + 1, ... are those of the second."""
+        chosen = [[base + lane for base in quarters for lane in lanes] for lanes in (one, two)]
+        return added(builder, first, second, *chosen)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array, index, *vectors = arguments
-        v, w, x, y = (folded(builder, vector) for vector in vectors)
-        v, x = added(builder, v, w, even, odd), added(builder, x, y, even, odd)
-        sums = added(builder, v, x, (0, 1, 4, 5), (2, 3, 6, 7))
+        array, index, v, w, x, y = arguments
+        if n == 16:
+            v, x = (inside(builder, a, b, (0, 16, 1, 17), (2, 18, 3, 19)) for a, b in ((v, w), (x, y)))
+            sums = inside(builder, v, x, (0, 1, 16, 17), (2, 3, 18, 19))  # v w x y in every quarter
+            for size in (8, 4):
+                sums = added(builder, sums, sums, range(size), range(size, 2 * size))
+        else:
+            v, x = (inside(builder, a, b, (0, 8), (1, 9)) for a, b in ((v, w), (x, y)))
+            sums = added(builder, v, x, (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15))
+            sums = added(builder, sums, sums, (0, 1, 4, 5), (2, 3, 6, 7))
         four = ir.VectorType(ir.DoubleType(), 4)
         if n == 16:
             sums = builder.fpext(sums, four)
@@ -194,6 +202,25 @@ def power_of_two(typing: Any, k: Any) -> Any:
         integer = ir.IntType(64)
         exponent = builder.add(builder.fptosi(arguments[0], integer), ir.Constant(integer, 1023))
         return builder.bitcast(builder.shl(exponent, ir.Constant(integer, 52)), ir.DoubleType())
+
+    return types.float64(types.float64), generate
+
+
+@intrinsic
+def fma_one(typing: Any, c: Any, a: Any, s: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _call(builder, "llvm.fma.f64", ir.DoubleType(), *arguments)
+
+    return types.float64(types.float64, types.float64, types.float64), generate
+
+
+@intrinsic
+def odd(typing: Any, c: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        integer = ir.IntType(64)
+        bits = builder.bitcast(arguments[0], integer)
+        even = builder.xor(builder.and_(bits, ir.Constant(integer, 1)), ir.Constant(integer, 1))
+        return builder.bitcast(builder.sub(bits, even), ir.DoubleType())  # sign and size apart: less is nearer to 0
 
     return types.float64(types.float64), generate
 
