@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from dpsco.oracles.parallel import team
-from dpsco.threads import for_each
+from dpsco.threads import for_each, team
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -60,14 +59,22 @@ def test_an_error_of_the_caller_waits_for_helpers_that_are_inside() -> None:
     assert left == [1]
 
 
-def test_for_each_does_all_and_raises_the_first_error() -> None:
-    done = set()
+def test_for_each_takes_every_item_once() -> None:
+    done: list[int] = []
+    for_each(done.append, range(1000))
+    assert sorted(done) == list(range(1000))
+
+
+def test_for_each_raises_an_error_when_nobody_is_at_work_any_more() -> None:
+    begun, ended = [], []
 
     def work(item: int) -> None:
-        done.add(item)
-        if item in (3, 5):
-            raise ValueError(str(item))
+        begun.append(item)
+        if item == 3:
+            raise ValueError("item 3")
+        threading.Event().wait(0.01)
+        ended.append(item)
 
-    with pytest.raises(ValueError, match="3"):
+    with pytest.raises(ValueError, match="item 3"):
         for_each(work, range(8))
-    assert done == set(range(8))
+    assert set(begun) == {*ended, 3}

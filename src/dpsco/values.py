@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -95,13 +95,15 @@ class Query:
             point.setflags(write=False)
         object.__setattr__(self, "points", points)
 
-    def digest(self) -> bytes:
-        """SHA-256 of all fields: two queries ask the same if and only if it is equal."""
+    def digest(self, points: Sequence[bytes] | None = None) -> bytes:
+        """SHA-256 of all fields: two queries ask the same if and only if it is equal.
+
+        ``points`` are the SHA-256 of the points, where they are known already.
+        """
+        if points is None:
+            points = [hashlib.sha256(point.data).digest() for point in self.points]
         numbers = (self.step, self.size, self.rowwise, len(self.points), self.clip, self.grid, *self.weights)
-        h = hashlib.sha256(struct.pack(f"<4q{2 + len(self.weights)}d", *numbers))
-        for point in self.points:
-            h.update(point.data)
-        return h.digest()
+        return hashlib.sha256(struct.pack(f"<4q{2 + len(self.weights)}d", *numbers) + b"".join(points)).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from dpsco.comparison.pictures import pictures
     from dpsco.errors import positive_integer
     from dpsco.files import write_atomic
-    from dpsco.oracles.parallel import available_threads
+    from dpsco.threads import available_threads
 
     jobs = available_threads() if args.jobs is None else args.jobs
     positive_integer("--jobs", jobs, "It is the number of processes.")

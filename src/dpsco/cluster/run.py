@@ -9,9 +9,9 @@ from dpsco.cluster.oracle import DaskOracle
 from dpsco.cluster.stream import ParquetRows, ShardStream
 from dpsco.errors import InvalidArgument
 from dpsco.oracles import FusedOracle, Oracle, linear_oracle
-from dpsco.oracles.parallel import one_blas_thread
 from dpsco.planning.plan import Plan
 from dpsco.problem import CustomLoss
+from dpsco.threads import one_blas_thread
 from dpsco.training.result import Result
 from dpsco.training.train import train as train_here
 

@@ -18,15 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsco.errors import DataError, InvalidArgument, SecondPassError, one_of
 from dpsco.oracles.csr import CsrRows, is_sparse
-from dpsco.oracles.parallel import available_threads, in_order
 from dpsco.planning.plan import Plan
 from dpsco.problem.losses import CustomLoss
+from dpsco.threads import available_threads, in_order
 from dpsco.values import CHUNK_ROWS, Batch, Chunk, Portion, chunk_multiple
 
 __all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Stream", "stream"]
 
-_VIEW_BYTES = 32 << 20  # a chunk of an array in memory is a view: large ones cost nothing
-_COPY_BYTES = 1 << 20  # a chunk gathered from an iterable is a copy
+_VIEW_BYTES = 1 << 30  # a chunk of an array in memory is a view: large ones cost nothing
+_COPY_BYTES = 1 << 20  # a chunk gathered from short ones, or from rows here and there, is a copy
+_LOOK_BYTES = 32 << 20  # rows looked at by one thread
 
 
 Sample = Callable[[int, int, float], NDArray[np.int64]]
@@ -238,11 +239,17 @@ class ChunkStream(Stream):
     def _chunks(self, size: int) -> Iterator[Chunk]:
         left = size
         while left and self._fill():
-            rows = _chunk_rows(self._kept[-1][0], _COPY_BYTES)
-            features, labels = self._take(min(rows, left))
+            rows = self._whole(left) or min(_chunk_rows(self._kept[-1][0], _COPY_BYTES), left)
+            features, labels = self._take(rows)
             left -= len(labels)
             self.rows_read = (self.rows_read or 0) + len(labels)
             yield features, labels
+
+    def _whole(self, left: int) -> int:
+        """Rows, in whole units, that the chunk at hand holds by itself: they need no copy."""
+        features, labels = self._kept[-1]
+        unit = _chunk_rows(features, 0)
+        return left if len(labels) >= left else len(labels) // unit * unit
 
     def _take(self, rows: int) -> Chunk:
         """Exactly ``rows`` rows, fewer only at the end of the source."""
@@ -362,7 +369,7 @@ def _width_message(got: int, wanted: int) -> str:
 
 def _check_values(features: NDArray[Any], labels: NDArray[Any], plan: Plan) -> None:
     remedy = "Clean them, or pass stream(..., non_finite='zero') to count such rows as zero rows. Nothing was spent."
-    rows = _chunk_rows(features, _VIEW_BYTES)
+    rows = _chunk_rows(features, _LOOK_BYTES)
     parts = (features[start : start + rows] for start in range(0, len(labels), rows))
     if not all(in_order((partial(_finite, part) for part in parts), available_threads())):
         raise DataError(f"X has values that are NaN or infinite. {remedy}")
@@ -381,7 +388,7 @@ def _finite(part: Any) -> bool:
 
 
 def _chunk_rows(features: Any, limit: int) -> int:
-    """Rows of a chunk of such features: whole units, about ``limit`` bytes of float64."""
+    """Rows of a chunk of such features: whole units, about ``limit`` bytes of float64 and at least one."""
     sparse = isinstance(features, CsrRows)
     unit = CHUNK_ROWS if sparse else chunk_multiple(features.shape[1])
     width = features.mean_width if sparse else features.shape[1]

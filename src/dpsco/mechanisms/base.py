@@ -24,16 +24,13 @@ from functools import cached_property
 import numpy as np
 
 from dpsco.errors import HorizonError, positive_integer
-from dpsco.threads import for_each
 from dpsco.values import Array
+from dpsco.vectors import combined
 
 __all__ = ["Draw", "Mechanism", "NoiseBuffers"]
 
 Draw = Callable[[int], Array]
 """``draw(i)``: row i of Z, a fresh p-vector of N(0, sigma^2), always the same for the same i."""
-
-_BLOCK = 1 << 15
-_SHORT = 1 << 10
 
 NoiseBuffers = tuple[Array, ...]
 """What streaming keeps between rounds. SECRET: with it, released values turn back into raw sums."""
@@ -109,7 +106,7 @@ class Mechanism(abc.ABC):
         self._in_horizon(step)
         drawn = (*buffers, draw(step))
         weights = self._increment_weights(step)
-        return _combined(weights[: step + 1], drawn), drawn
+        return combined(weights[: step + 1], drawn), drawn
 
     def _increment_weights(self, step: int) -> Array:
         """Row t of the differences of B."""
@@ -138,28 +135,3 @@ class Mechanism(abc.ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(horizon={self.horizon})"
-
-
-def _combined(weights: Array, vectors: tuple[Array, ...]) -> Array:
-    """sum_i weights[i] vectors[i], term after term; in blocks that stay in the cache, long vectors in threads."""
-    # In one go where calls cost more than numbers: rows are added in their order too, unless they are a single column.
-    if 1 < vectors[0].size <= _SHORT:
-        terms = np.array(vectors)
-        terms *= weights[:, None]
-        return np.asarray(np.add.reduce(terms, axis=0))
-    out = np.empty_like(vectors[0])
-
-    def combine(start: int) -> None:
-        block = slice(start, start + _BLOCK)
-        own = np.multiply(weights[0], vectors[0][block], out=out[block])
-        term = np.empty_like(own)
-        for weight, z in zip(weights[1:], vectors[1:], strict=True):
-            own += np.multiply(weight, z[block], out=term)
-
-    starts = range(0, len(out), _BLOCK)
-    if len(starts) < 4:
-        for start in starts:
-            combine(start)
-    else:
-        for_each(combine, starts)
-    return out

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from dpsco.oracles.csr import is_sparse
 from dpsco.oracles.glm import LinearOracle
-from dpsco.oracles.parallel import available_threads, in_order, one_blas_thread
 from dpsco.problem.losses import Loss
+from dpsco.threads import available_threads, in_order, one_blas_thread
 from dpsco.values import Array, Batch, Clipped, Query, chunk_multiple, to_grid
 
 __all__ = ["SoftmaxOracle"]

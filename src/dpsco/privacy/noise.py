@@ -1,11 +1,13 @@
 """Gaussian noise as a pure function of (key, row): AES counter mode, float64, nothing shared, nothing global.
 
     run key  = KDF(master key, digest of the run)        256 bits; another plan, another noise
-    segment  = AES-128-CTR under KDF(run key, row, segment number), 2^16 coordinates each
+    segment  = AES-128-CTR under KDF(run key, segment number), 2^16 coordinates each
+    row      = the counter's upper 64 bits: 2^64 blocks apart
 
 Guarantee: ``normals(key, row, size)`` is the same in every process, for any number of threads and in
 whatever pieces it is drawn; numpy's global state is neither read nor written.
-Cost: one normal costs about what PCG64 asks for it; a key derivation per 65,536 coordinates.
+Cost: one normal costs about what PCG64 asks for it; a cipher per 65,536 coordinates, which ``Normals`` keeps from row
+to row, since making one costs as much as thousands of normals.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from hashlib import sha256
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +28,7 @@ __all__ = [
     "KEY_BYTES",
     "NOISE_SUPPORT",
     "SEGMENT",
+    "Normals",
     "bernoulli",
     "check_key",
     "derive",
@@ -66,24 +70,61 @@ def derive(key: bytes, *context: bytes | str | int) -> bytes:
     return mac.digest()
 
 
+class Normals:
+    """SECRET: standard normal vectors under one key, by number."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._ciphers: dict[int, _Cipher] = {}
+
+    def __call__(self, row: int, size: int, *, start: int = 0) -> Array:
+        """Coordinates ``start .. start + size`` of vector number ``row``."""
+        out = np.empty(size)
+
+        def fill(segment: int) -> None:
+            first, last = max(start, segment * SEGMENT), min(start + size, (segment + 1) * SEGMENT)
+            generator, own = self._cipher(segment).at(row), out[first - start : last - start]
+            # Ziggurat uses a varying number of random words per normal, so a piece is drawn from its segment's start.
+            generator.standard_normal(first - segment * SEGMENT)
+            generator.standard_normal(out=own)
+
+        segments = range(start // SEGMENT, -(-(start + size) // SEGMENT))
+        if len(segments) < 2:
+            for segment in segments:
+                fill(segment)
+        else:  # drawing leaves the interpreter lock alone, and each segment has a cipher of its own
+            for_each(fill, segments)
+        return out
+
+    def _cipher(self, segment: int) -> _Cipher:
+        cipher = self._ciphers.get(segment)
+        if cipher is None:
+            cipher = self._ciphers[segment] = _Cipher(derive(self._key, "normals", segment))
+        return cipher
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("Normals hold the noise key and are never pickled or copied.")
+
+    def __repr__(self) -> str:
+        return "Normals(<secret>)"
+
+
+class _Cipher:
+    """AES in counter mode with the counter at the beginning of any row."""
+
+    def __init__(self, key: bytes) -> None:
+        self._generator = _aes(key)
+        self._state = self._generator.bit_generator.state
+
+    def at(self, row: int) -> np.random.Generator:
+        self._state["s"]["counter"][1::2] = row  # four blocks are made at a time: four counters, lower word first
+        self._generator.bit_generator.state = self._state
+        return self._generator
+
+
 def normals(key: bytes, row: int, size: int, *, start: int = 0) -> Array:
     """Coordinates ``start .. start + size`` of the standard normal vector number ``row`` under ``key``."""
-    out = np.empty(size)
-
-    def fill(segment: int) -> None:
-        first, last = max(start, segment * SEGMENT), min(start + size, (segment + 1) * SEGMENT)
-        generator, own = _generator(key, row, segment), out[first - start : last - start]
-        # Ziggurat uses a varying number of random words per normal, so a piece is drawn from its segment's start.
-        generator.standard_normal(first - segment * SEGMENT)
-        generator.standard_normal(out=own)
-
-    segments = range(start // SEGMENT, -(-(start + size) // SEGMENT))
-    if len(segments) < 2:
-        for segment in segments:
-            fill(segment)
-    else:  # drawing leaves the interpreter lock alone, and each segment is a function of its number
-        for_each(fill, segments)
-    return out
+    return Normals(key)(row, size, start=start)
 
 
 def bernoulli(key: bytes, row: int, size: int, rate: float) -> NDArray[np.int64]:
@@ -97,10 +138,6 @@ def bernoulli(key: bytes, row: int, size: int, rate: float) -> NDArray[np.int64]
 def positions(key: bytes, row: int, part: int, below: int, size: int) -> NDArray[np.int64]:
     """``size`` uniform positions below ``below``, for a randomised solver: a function of (key, row, part)."""
     return _aes(derive(key, "positions", row, part)).integers(below, size=size)
-
-
-def _generator(key: bytes, row: int, segment: int) -> np.random.Generator:
-    return _aes(derive(key, "normals", row, segment))
 
 
 def _aes(key: bytes) -> np.random.Generator:

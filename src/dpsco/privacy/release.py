@@ -24,8 +24,9 @@ from dpsco.errors import DataError, HorizonError, LedgerError
 from dpsco.mechanisms.base import Mechanism, NoiseBuffers
 from dpsco.privacy.calibration import Calibration, Uneven
 from dpsco.privacy.ledger import Ledger
-from dpsco.privacy.noise import bernoulli, derive, normals, positions
+from dpsco.privacy.noise import Normals, bernoulli, derive, positions
 from dpsco.values import _BY_RELEASE, Array, Clipped, Query, Released, to_grid
+from dpsco.vectors import digests
 
 __all__ = ["Channel"]
 
@@ -40,6 +41,7 @@ class Channel:
         self._ledger = ledger
         # The next round and the buffers that are ready for it, in one attribute: an interrupt cannot part them.
         self._position: tuple[int, NoiseBuffers] = (0, mechanism.start())
+        self._normals: Normals | None = None
 
     @property
     def complete(self) -> bool:
@@ -98,7 +100,7 @@ class Channel:
 
     def close(self) -> None:
         """After the last round: forget the noise and erase the key."""
-        self._position = (self._mechanism.horizon, ())
+        self._position, self._normals = (self._mechanism.horizon, ()), None
         self._ledger.erase_key()
 
     def _noise(self, step: int, paid: Calibration) -> Array:
@@ -121,9 +123,13 @@ class Channel:
         return "Channel(<secret>)"
 
     def _draw(self, row: int) -> Array:
-        noise = normals(self._ledger.key, row, self._dimension)
+        if self._normals is None:
+            self._normals = Normals(self._ledger.key)
+        noise = self._normals(row, self._dimension)
         noise *= self._calibration.deviation(row)
         return noise
 
     def _fingerprint(self, query: Query, clipped: Clipped) -> bytes:
-        return derive(self._ledger.key, "fingerprint", query.digest(), np.ascontiguousarray(clipped.total).tobytes())
+        # Hashes first: they are taken side by side, and the keyed one of what they are is as hard to forge.
+        total, *points = digests(clipped.total, *query.points)
+        return derive(self._ledger.key, "fingerprint", query.digest(points), total)

@@ -20,8 +20,7 @@ from dpsco.algorithms.base import GAUSSIAN
 from dpsco.data.stream import Stream
 from dpsco.errors import AccountError, InvalidArgument, one_of
 from dpsco.files import canonical
-from dpsco.oracles import LinearOracle, Oracle, linear_oracle
-from dpsco.oracles.parallel import one_blas_thread
+from dpsco.oracles import FusedOracle, LinearOracle, Oracle, linear_oracle
 from dpsco.planning.plan import Plan
 from dpsco.privacy.account import Account
 from dpsco.privacy.ledger import Ledger, MemoryLedger, open_folder
@@ -29,6 +28,7 @@ from dpsco.privacy.noise import check_key, derive, new_key
 from dpsco.privacy.release import Channel
 from dpsco.privacy.report import UNITS, PrivacyReport
 from dpsco.problem import CustomLoss
+from dpsco.threads import one_blas_thread
 from dpsco.training.progress import progress_bar
 from dpsco.training.result import Diagnostics, Model, Result, Round
 from dpsco.training.waist import Waist
@@ -106,7 +106,8 @@ def train(
             account.charge(ledger.run_id, plan.budget)
         state = method.start(plan, x0)
         trace = []
-        calm = nullcontext() if own_oracle else one_blas_thread()
+        # The library's oracles have threads of their own, which those of the matrix library would stand in the way of.
+        calm = one_blas_thread() if isinstance(oracle, (FusedOracle, LinearOracle)) else nullcontext()
         with calm, progress_bar(schedule.rounds, schedule.mean_size(plan), show=progress) as advance:
             for batch in batches:
                 query = method.ask(plan, state)
