@@ -14,7 +14,7 @@ test: lint
 	$(BIN)/pytest -q -n $(WORKERS)
 
 test-slow: $(VENV)/.slow
-	$(BIN)/pytest -q -n $(WORKERS) -m "slow or proof"
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "slow or proof"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check $(SOURCES)

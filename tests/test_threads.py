@@ -78,3 +78,27 @@ def test_for_each_raises_an_error_when_nobody_is_at_work_any_more() -> None:
     with pytest.raises(ValueError, match="item 3"):
         for_each(work, range(8))
     assert set(begun) == {*ended, 3}
+
+
+def test_an_interrupt_of_a_caller_that_waits_leaves_nobody_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpsco import threads
+
+    began, left = threading.Event(), []
+    wait = threads._Job.wait
+
+    def interrupted(job: threads._Job) -> None:
+        monkeypatch.setattr(threads._Job, "wait", wait)
+        raise KeyboardInterrupt
+
+    def work(thread: int) -> None:
+        if thread == 0:
+            assert began.wait(60)
+            monkeypatch.setattr(threads._Job, "wait", interrupted)
+            return
+        began.set()
+        threading.Event().wait(0.05)
+        left.append(thread)
+
+    with pytest.raises(KeyboardInterrupt), team(2) as share:
+        share(work, lambda: None)
+    assert left == [1]

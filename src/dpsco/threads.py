@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -78,7 +79,8 @@ class _Job:
     def abandon(self) -> None:
         """Close, and wait until everybody has left."""
         self.close()
-        self._left.acquire()
+        while self._inside:  # no lock: whoever was interrupted may hold it
+            time.sleep(1e-3)
 
 
 @contextmanager
@@ -94,7 +96,8 @@ def team(threads: int) -> Iterator[Callable[[Work, Callable[[], None]], None]]:
 
     def share(work: Work, then: Callable[[], None]) -> None:
         while len(jobs) >= _OPEN_JOBS:
-            jobs.popleft().wait()
+            jobs[0].wait()
+            jobs.popleft()
         job = _Job(work, then)
         jobs.append(job)
         try:
@@ -107,7 +110,8 @@ def team(threads: int) -> Iterator[Callable[[Work, Callable[[], None]], None]]:
     try:
         yield share
         while jobs:
-            jobs.popleft().wait()
+            jobs[0].wait()  # it stays in the list until all have left: an interrupt leaves nobody behind
+            jobs.popleft()
     finally:  # after an error nothing of the round goes on in the background
         for job in jobs:
             job.abandon()

@@ -146,6 +146,13 @@ class Clipped:
         self.clipped_rows = clipped_rows
         self.zeroed_rows = zeroed_rows
 
+    def add(self, other: Clipped) -> None:
+        """Take in another sum of other rows, in place: for work that is handed this very object."""
+        self.total += other.total
+        self.rows += other.rows
+        self.clipped_rows += other.clipped_rows
+        self.zeroed_rows += other.zeroed_rows
+
     def __add__(self, other: Clipped) -> Clipped:
         """Union of two disjoint sets of rows; exact on the grid, so shards combine in any order."""
         return Clipped(

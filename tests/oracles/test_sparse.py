@@ -156,6 +156,26 @@ def test_a_sum_is_bit_for_bit_the_sum_of_what_each_row_adds_alone(dtype: Any, in
         assert np.array_equal(total, exact)
 
 
+def test_a_matrix_whose_row_ends_fall_or_leave_the_values_is_refused() -> None:
+    for ends, stored in (([0, 40, 0], 40), ([0, 20, 41], 40), ([-1, 20, 40], 40)):
+        matrix = sp.csr_array((2, 3))
+        matrix.data, matrix.indices = np.ones(stored), np.zeros(stored, np.int32)
+        matrix.indptr = np.array(ends, np.int32)
+        with pytest.raises(dpsco.DataError, match="indptr"):
+            dpsco.stream(matrix, np.zeros(2))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_dense_and_sparse_chunks_of_one_batch_are_all_counted(threads: int) -> None:
+    dense, sparse = np.random.default_rng(0).normal(size=(600, 30)), sparse_rows(500, 30)
+    asked, y = Query(0, (np.zeros(30),), (1.0,), math.inf, 1100), np.zeros(600)
+    chunks = [(dense, y), (sparse, y[:500]), (dense, y)]
+    answer = FusedOracle(Logistic(), threads=threads).answer(asked, Batch(0, chunks))
+    expected = LinearOracle(Logistic()).answer(asked, Batch(0, chunks))
+    assert answer.rows == 1700
+    assert np.allclose(answer.total, expected.total, rtol=1e-12, atol=1e-12)
+
+
 def test_more_rows_than_the_public_number_are_summed_by_the_plain_oracle() -> None:
     """Beyond it the compiled sums might leave the range in which they are exact."""
     rows, labels = sparse_rows(CHUNK_ROWS + 70, 9), np.zeros(CHUNK_ROWS + 70)

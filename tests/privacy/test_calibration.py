@@ -87,6 +87,12 @@ def test_no_noise_means_no_grid() -> None:
     assert (noise.sigma, noise.grid, noise.slack) == (0.0, 0.0, 0.0)
 
 
+@pytest.mark.parametrize("clip", [1e-101, 1e-170, 5e-324, 1e101, 1e300])
+def test_a_clip_at_the_ends_of_float64_is_refused(clip: float) -> None:
+    with pytest.raises(InvalidArgument, match=r"clip=.*Scale"):
+        calibrated(Budget(1.0, 1e-6), clip=clip)
+
+
 def test_an_unclipped_private_plan_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="clip"):
         calibrated(Budget(1.0, 1e-6), clip=math.inf)

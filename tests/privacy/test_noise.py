@@ -160,6 +160,19 @@ def test_the_generator_is_aes_128_in_counter_mode_under_the_derived_key() -> Non
     assert words.tobytes() == b"".join(_aes_128(aes_key, counter.to_bytes(16, "little")) for counter in counters)
 
 
+def test_two_threads_may_draw_from_one_source() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from dpsco.privacy.noise import Normals
+
+    key, rows = new_key(), [0, 1] * 20
+    source = Normals(key)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda row: source(row, 60_000), rows))
+    expected = [normals(key, row, 60_000) for row in (0, 1)]
+    assert all(np.array_equal(vector, expected[row]) for row, vector in zip(rows, found, strict=True))
+
+
 # --- distribution -----------------------------------------------------------------------------
 
 

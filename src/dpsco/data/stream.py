@@ -208,6 +208,7 @@ class ChunkStream(Stream):
         self.fast = bool(getattr(chunks, "fast", False))  # an iterable may say so of itself
         self._kept: list[Chunk] = []
         self._width: int | None = None
+        self._sparse: bool | None = None
 
     def open(
         self, plan: Plan, portions: Sequence[Portion] | None = None, sample: Sample | None = None
@@ -278,6 +279,11 @@ class ChunkStream(Stream):
             self._width = self._width or features.shape[1]
             if features.shape[1] != self._width:
                 raise DataError(_width_message(features.shape[1], self._width))
+            if self._sparse not in (None, is_sparse(features)):
+                raise DataError(
+                    "Expected the chunks of the stream to be all dense or all sparse. Convert those that differ."
+                )
+            self._sparse = is_sparse(features)
             if len(labels):
                 self._kept.append((features, labels))
         return True
@@ -324,6 +330,8 @@ def _arrays(data: Any, labels: ArrayLike | None) -> Chunk:
     try:
         features: Any = CsrRows.of(data) if is_sparse(data) else np.asarray(data)
         targets = np.zeros(len(features)) if labels is None else np.asarray(labels)
+    except DataError:
+        raise
     except (ValueError, TypeError, OverflowError):
         raise DataError("Expected X and y to be numeric arrays of one shape: rows of equal width.") from None
     if features.ndim != 2 or features.dtype.kind not in "fiub":
@@ -345,6 +353,8 @@ def _chunk(item: Any) -> Chunk:
     try:
         features, labels = item
         features = CsrRows.of(features) if is_sparse(features) else np.asarray(features)
+    except DataError:
+        raise
     except (TypeError, ValueError):
         raise DataError("Expected the stream to yield pairs (features, labels) of numbers.") from None
     if features.ndim == 1:

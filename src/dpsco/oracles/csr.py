@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.errors import DataError
+
 __all__ = ["CsrRows", "is_sparse"]
 
 
@@ -34,7 +36,13 @@ class CsrRows:
         if isinstance(matrix, cls):
             return matrix
         rows = matrix.tocsr()
-        return cls(rows.data, rows.indices, rows.indptr, rows.shape[1])
+        ends, stored = rows.indptr, min(len(rows.data), len(rows.indices))
+        if ends[0] < 0 or ends[-1] > stored or np.any(ends[1:] < ends[:-1]):  # kernels follow them without a look
+            raise DataError(
+                "The sparse X is not a matrix: its indptr falls, or points beyond the stored values. Make it anew with "
+                "SciPy."
+            )
+        return cls(rows.data, rows.indices, ends, rows.shape[1])
 
     @classmethod
     def joined(cls, parts: Sequence[CsrRows]) -> CsrRows:

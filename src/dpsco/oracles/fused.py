@@ -46,7 +46,7 @@ _INDICES = (np.dtype(np.int32), np.dtype(np.int64))
 
 _LOADED: set[Any] = set()
 _MEMORY = threading.local()
-_SPARE: dict[int, deque[Array]] = {}
+_ZEROS: dict[int, deque[Array]] = {}
 
 
 class _Sums:
@@ -63,7 +63,8 @@ class _Sums:
         own = self._own[thread]
         if own is None:
             own = self._own[thread] = _borrow(self.size)
-            own.fill(self._origin)
+            if self._origin:
+                own.fill(self._origin)
         return own
 
     def add_to(self, answer: Clipped, grid: float) -> None:
@@ -83,17 +84,18 @@ class _Sums:
 
 
 def _borrow(size: int) -> Array:
-    """Memory that an earlier round has left: fresh memory of 1e5 numbers costs the system more than filling it."""
+    """Zeros that an earlier round has left: fresh memory of 1e5 numbers costs the system more than filling it."""
     try:
-        return _SPARE[size].pop()
+        return _ZEROS[size].pop()
     except (KeyError, IndexError):
-        return np.empty((1, size))
+        return np.zeros((1, size))
 
 
-def _give_back(memory: Array) -> None:
-    if len(_SPARE) > 4:
-        _SPARE.clear()
-    _SPARE.setdefault(memory.size, deque(maxlen=64)).append(memory)
+def _give_back(sums: Array) -> None:
+    sums.fill(0.0)  # they were sensitive
+    if len(_ZEROS) > 4:
+        _ZEROS.clear()
+    _ZEROS.setdefault(sums.size, deque(maxlen=64)).append(sums)
 
 
 class _Kernel(NamedTuple):
@@ -137,7 +139,7 @@ class FusedOracle:
             for features, labels in batch.chunks:
                 rows: Any = CsrRows.of(features) if is_sparse(features) else features
                 if isinstance(rows, CsrRows) and not _one_block(query, answer.rows + len(labels)):
-                    answer += plain.answer(query, Batch(batch.step, [(features, labels)]))
+                    answer.add(plain.answer(query, Batch(batch.step, [(features, labels)])))
                     continue
                 kind = type(rows), rows.dtype
                 if kind not in prepared:

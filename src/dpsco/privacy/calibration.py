@@ -43,6 +43,7 @@ __all__ = [
 _GRID_SHARE = 2.0**-10
 _SLACK_LIMIT = 0.01
 _EXACT_RANGE = 2.0**53
+_LEAST_CLIP = 1e-100  # over the norm of the longest gradient, 1e150, it still has all its digits
 _FINEST_GRID = 2.0**-40  # of sigma: float64 normals still have thousands of values in each step of the grid
 _SAFE = 1.0 + 1e-12
 
@@ -180,6 +181,11 @@ def _apart(budget: Budget, clip: float, dimension: int) -> tuple[float, float, f
             f"Expected a finite clip={clip} with epsilon={budget.epsilon}: without a clip one row can move the sum by "
             "any "
             "amount and no noise hides it. The Lipschitz constant of the loss is a good clip."
+        )
+    if not _LEAST_CLIP <= clip <= 1.0 / _LEAST_CLIP:
+        raise InvalidArgument(
+            f"Expected clip={clip:.3g} between {_LEAST_CLIP:g} and {1 / _LEAST_CLIP:g}: beyond, the arithmetic of "
+            "float64 loses digits and a row may exceed the clip. Scale features or labels."
         )
     grid = _grid_for(clip, dimension)
     slack = _SAFE * (math.sqrt(dimension) * grid + SUMMATION_SLACK * clip)

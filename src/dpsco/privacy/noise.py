@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import threading
 from hashlib import sha256
 from typing import Any, NoReturn
 
@@ -71,11 +72,14 @@ def derive(key: bytes, *context: bytes | str | int) -> bytes:
 
 
 class Normals:
-    """SECRET: standard normal vectors under one key, by number."""
+    """SECRET: standard normal vectors under one key, by number.
+
+    Each thread has ciphers of its own, since a draw moves their counters; a lock could stay locked after an interrupt.
+    """
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._ciphers: dict[int, _Cipher] = {}
+        self._ciphers: dict[tuple[int, int], _Cipher] = {}
 
     def __call__(self, row: int, size: int, *, start: int = 0) -> Array:
         """Coordinates ``start .. start + size`` of vector number ``row``."""
@@ -92,14 +96,15 @@ class Normals:
         if len(segments) < 2:
             for segment in segments:
                 fill(segment)
-        else:  # drawing leaves the interpreter lock alone, and each segment has a cipher of its own
+        else:  # drawing leaves the interpreter lock alone
             for_each(fill, segments)
         return out
 
     def _cipher(self, segment: int) -> _Cipher:
-        cipher = self._ciphers.get(segment)
+        place = (segment, threading.get_ident())
+        cipher = self._ciphers.get(place)
         if cipher is None:
-            cipher = self._ciphers[segment] = _Cipher(derive(self._key, "normals", segment))
+            cipher = self._ciphers[place] = _Cipher(derive(self._key, "normals", segment))
         return cipher
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:

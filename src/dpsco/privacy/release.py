@@ -70,9 +70,10 @@ class Channel:
         paid = self._calibration.at(step)
         if (query.clip, query.grid, query.rowwise) != (paid.clip, paid.grid, paid.rowwise):
             raise LedgerError("The query's clip, grid or rounding is not the one the noise was calibrated for.")
-        if clipped.total.shape != (self._dimension,) or not np.all(np.isfinite(clipped.total)):
+        total = clipped.total
+        if total.shape != (self._dimension,) or total.dtype != np.float64 or not np.all(np.isfinite(total)):
             raise DataError(
-                f"Expected the oracle to return a finite sum of {self._dimension} numbers. "
+                f"Expected the oracle to return a finite float64 sum of {self._dimension} numbers. "
                 "An oracle must clip every row and count non-finite rows as zero."
             )
         fingerprint = self._fingerprint(query, clipped)

@@ -101,15 +101,15 @@ def gather(data: Any, indices: Any, start: int, stop: int, points: Any) -> tuple
             np.float64(data[k + three]),
         )
         i, j = two * np.uintp(indices[k]), two * np.uintp(indices[k + one])
-        s0, t0, q0 = s0 + a * points[i], t0 + a * points[i + one], q0 + a * a
-        s1, t1, q1 = s1 + b * points[j], t1 + b * points[j + one], q1 + b * b
+        s0, t0, q0 = fma_one(a, points[i], s0), fma_one(a, points[i + one], t0), fma_one(a, a, q0)
+        s1, t1, q1 = fma_one(b, points[j], s1), fma_one(b, points[j + one], t1), fma_one(b, b, q1)
         i, j = two * np.uintp(indices[k + two]), two * np.uintp(indices[k + three])
-        s2, t2, q2 = s2 + c * points[i], t2 + c * points[i + one], q2 + c * c
-        s3, t3, q3 = s3 + d * points[j], t3 + d * points[j + one], q3 + d * d
+        s2, t2, q2 = fma_one(c, points[i], s2), fma_one(c, points[i + one], t2), fma_one(c, c, q2)
+        s3, t3, q3 = fma_one(d, points[j], s3), fma_one(d, points[j + one], t3), fma_one(d, d, q3)
         k += two + two
     while k < end:
         a, i = np.float64(data[k]), two * np.uintp(indices[k])
-        s0, t0, q0 = s0 + a * points[i], t0 + a * points[i + one], q0 + a * a
+        s0, t0, q0 = fma_one(a, points[i], s0), fma_one(a, points[i + one], t0), fma_one(a, a, q0)
         k += one
     return (s0 + s1) + (s2 + s3), (t0 + t1) + (t2 + t3), (q0 + q1) + (q2 + q3)
 
