@@ -12,6 +12,11 @@ import numpy as np
 import pytest
 
 
+def _hearing() -> None:
+    """A suite that runs in the background may be deaf to SIGINT, and its children with it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_fit_that_is_ended_goes_on_with_the_same_model(sign: signal.Signals, tmp_path) -> None:
@@ -27,7 +32,9 @@ def test_a_fit_that_is_ended_goes_on_with_the_same_model(sign: signal.Signals, t
 
     for attempt in range(5):  # a run may be faster than the signal
         run = tmp_path / f"run {attempt}"
-        process = subprocess.Popen(command(run), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command(run), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=_hearing
+        )
         released = run / "released.bin"
         while process.poll() is None and not (released.exists() and released.stat().st_size > 3 * 64):
             time.sleep(0.001)

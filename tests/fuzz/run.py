@@ -61,7 +61,8 @@ def main() -> None:
     limits = [
         f"-max_total_time={seconds}",
         "-timeout=120",
-        "-rss_limit_mb=3000",
+        "-rss_limit_mb=0",  # the largest size of the process that started this one would count
+        "-malloc_limit_mb=2000",
         f"-artifact_prefix={folder}/",
         "-verbosity=1",
     ]
