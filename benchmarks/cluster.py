@@ -20,9 +20,9 @@ import numpy as np
 
 import dpsco
 from benchmarks.files import WIDTH, file_rows, plan, write_parquet
-from dpsco.cluster import ParquetRows, local_cluster, train
-from dpsco.data.columns import Columns
-from dpsco.data.files import Labels
+from dpsco.engines.dask import ParquetRows, local_cluster, train
+from dpsco.rows.file_stream import Labels
+from dpsco.rows.public_columns import Columns
 
 PART_ROWS, PARTS, WORKERS, KEY = 500_000, 42, 2, bytes(32)
 COLUMNS = Columns.declare([f"x{j}" for j in range(WIDTH)])

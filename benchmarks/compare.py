@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adult import load
-from dpsco.comparison.tables import markdown, tables
+from dpsco.research.compare.tables import markdown, tables
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -34,7 +34,7 @@ TUNING, SCORING = (1, 2), tuple(range(50, 58))
 
 
 def simulation(devices: int, keys: int) -> None:
-    from dpsco.federated.simulate import Availability, simulate
+    from dpsco.engines.flower.simulate import Availability, simulate
 
     there = Availability()
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(radius=10.0), dimension=50)

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import dpsco
-from dpsco.data.columns import Columns
-from dpsco.data.files import FileRows, Labels
+from dpsco.rows.file_stream import FileRows, Labels
+from dpsco.rows.public_columns import Columns
 
 WIDTH = 50
 

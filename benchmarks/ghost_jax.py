@@ -23,7 +23,7 @@ import numpy as np
 
 import dpsco
 from benchmarks.speed import interleaved, machine
-from dpsco.values import Batch, Query
+from dpsco.query import Batch, Query
 
 ROWS, PART = 4096, 16
 PARTS, BASE = ("time", "formed", "memory"), "two ordinary passes"

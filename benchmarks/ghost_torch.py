@@ -26,7 +26,7 @@ from torch import nn
 import dpsco.torch
 from benchmarks.speed import interleaved, machine
 from benchmarks.speed_peers import HERE, TORCH, environment
-from dpsco.values import Batch, Query
+from dpsco.query import Batch, Query
 
 ROWS, PART = 4096, 16
 NETWORKS, PARTS, BASE = ("mlp", "cnn"), ("time", "formed", "opacus", "memory"), "two ordinary passes"

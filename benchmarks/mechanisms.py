@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dpsco.mechanisms import MECHANISMS, Mechanism, mechanism
-from dpsco.values import Array
+from dpsco.query import Array
+from dpsco.release.mechanisms import MECHANISMS, Mechanism, mechanism
 
 ROUNDS = 8
 """Rounds timed, after as many as fill the buffers."""

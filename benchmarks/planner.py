@@ -19,9 +19,9 @@ from planner_problems import FAMILY, Data, draw, real
 from planner_rivals import Rival, descend
 from planner_simulator import Columns, Setting, score, setting_of
 
+from dpsco.planning.choose import plan
 from dpsco.planning.response_planner import predict
-from dpsco.planning.rules import plan
-from dpsco.planning.worlds import scale_of
+from dpsco.planning.spectrum_priors import scale_of
 
 TUNING, SCORING = (1, 2, 3), tuple(range(50, 58))
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import dpsco
-from dpsco.mechanisms.toeplitz import SquareRoot
-from dpsco.mechanisms.workload import Workload
-from dpsco.planning.adaptation import adapted_beta
+from dpsco.methods.adaptive_beta import adapted_beta
+from dpsco.release.mechanisms.toeplitz import SquareRoot
+from dpsco.release.mechanisms.workload import Workload
 
 Array = np.ndarray[Any, Any]
 

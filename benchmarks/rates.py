@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 
 import dpsco
-from dpsco.algorithms import AcceleratedSGD, AcceleratedSRGD, UnacceleratedSRGD
-from dpsco.comparison.estimates import Estimate, exponent, mean
-from dpsco.comparison.search import Search
 from dpsco.datasets import reference_problem
+from dpsco.methods import AcceleratedSGD, AcceleratedSRGD, UnacceleratedSRGD
+from dpsco.research.compare.estimates import Estimate, exponent, mean
+from dpsco.research.compare.search import Search
 
 FOLDER = Path(__file__).parents[1] / "docs" / "paper"
 BUDGET, TUNING, SCORING = 9, 2, 8
@@ -137,7 +137,7 @@ def _line(found: list[tuple[int, Estimate, int]]) -> dict[str, Any]:
 
 
 def draw(lines: dict[str, Any]) -> None:
-    from dpsco.reporting.plots import picture
+    from dpsco.pages.plots import picture
 
     def rates(axes: Any) -> None:
         for name, label in (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from dpsco.oracles.kernels.simd import add_totals, fma, lanes, load, spread
+from dpsco.clipping.kernels.simd import add_totals, fma, lanes, load, spread
 
 
 @njit(nogil=True)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import dpsco
-from dpsco.algorithms import DPFTRL, DPSGD
+from dpsco.methods import DPFTRL, DPSGD
 
 Rows = tuple[np.ndarray, np.ndarray]
 Setting = tuple[Any, dict[str, Any]]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from dpsco.cli import main as dpsco
-from dpsco.model_file import SavedModel
+from dpsco.run.model_file import SavedModel
 
 JOBS = ("clerk", "farmer", "nurse", "teacher")
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import dpsco
-from dpsco.paper.instances import Population, run
-from dpsco.reporting.plots import picture
+from dpsco.pages.plots import picture
+from dpsco.research.paper.instances import Population, run
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 

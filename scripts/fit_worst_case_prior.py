@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsco.mechanisms.optimal import optimal_for_gram
-from dpsco.mechanisms.prior import FINE, curvature_grid, spreading, square_root_noise
-from dpsco.mechanisms.response import response
-from dpsco.mechanisms.workload import default_ridge, gram
-from dpsco.values import Array
+from dpsco.query import Array
+from dpsco.release.mechanisms.optimal import optimal_for_gram
+from dpsco.release.mechanisms.prior import FINE, curvature_grid, spreading, square_root_noise
+from dpsco.release.mechanisms.response import response
+from dpsco.release.mechanisms.workload import default_ridge, gram
 
-TARGET = Path(__file__).parents[1] / "src" / "dpsco" / "mechanisms" / "data" / "worst_case_prior.json"
+TARGET = Path(__file__).parents[1] / "src" / "dpsco" / "release" / "mechanisms" / "data" / "worst_case_prior.json"
 
 POWER = 2.0
 """Of the multiplicative step; larger ones oscillate at T >= 256."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpsco.paper import STATEMENTS, VERDICTS
+from dpsco.research.paper import STATEMENTS, VERDICTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "paper" / "statements.md"
 

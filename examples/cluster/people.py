@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dpsco
-from dpsco.cluster import ParquetRows, local_cluster, train
-from dpsco.data.columns import Columns
-from dpsco.data.files import FileRows, Labels
+from dpsco.engines.dask import ParquetRows, local_cluster, train
+from dpsco.rows.file_stream import FileRows, Labels
+from dpsco.rows.public_columns import Columns
 
 ROWS, FILES = 200_000, 4
 

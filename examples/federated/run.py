@@ -29,7 +29,7 @@ import numpy as np
 
 import dpsco
 from dpsco.datasets import reference_problem
-from dpsco.model_file import SavedModel
+from dpsco.run.model_file import SavedModel
 
 APP = Path(__file__).parent
 DEVICES, DIMENSION, NODES = 4_000, 10, 4

@@ -2,7 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dpsco.data import Stream, stream
+from dpsco.accounting.account import Account
+from dpsco.accounting.budget import Budget
+from dpsco.accounting.gaussian import compose, delta_of, epsilon_of, group, mu_of
+from dpsco.clipping import LinearOracle, PerExample
 from dpsco.errors import (
     AccountError,
     CheckpointError,
@@ -14,15 +17,9 @@ from dpsco.errors import (
     LedgerError,
     SecondPassError,
 )
-from dpsco.mechanisms import Mechanism, mechanism
-from dpsco.oracles import LinearOracle, PerExample
 from dpsco.planning import Plan, Prediction
-from dpsco.planning.nonconvex import plan_network
-from dpsco.planning.rules import plan
-from dpsco.privacy.account import Account
-from dpsco.privacy.budget import Budget
-from dpsco.privacy.gaussian import compose, delta_of, epsilon_of, group, mu_of
-from dpsco.privacy.report import PrivacyReport
+from dpsco.planning.choose import plan
+from dpsco.planning.network_plan import plan_network
 from dpsco.problem import (
     Box,
     CustomLoss,
@@ -38,7 +35,10 @@ from dpsco.problem import (
     Softmax,
     Squared,
 )
-from dpsco.training import Diagnostics, Model, Result, Round, train
+from dpsco.release.mechanisms import Mechanism, mechanism
+from dpsco.rows import Stream, stream
+from dpsco.run import Diagnostics, Model, Result, Round, train
+from dpsco.run.report import PrivacyReport
 
 if TYPE_CHECKING:
     from dpsco.estimators import (

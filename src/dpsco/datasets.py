@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.values import Array
+from dpsco.query import Array
 
 __all__ = ["ReferenceProblem", "reference_problem"]
 

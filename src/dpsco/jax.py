@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dpsco.errors import ExtraMissing, InvalidArgument, positive_integer
 
 if TYPE_CHECKING:
-    from dpsco.oracles.jax import JaxOracle
+    from dpsco.clipping.jax import JaxOracle
 
 __all__ = ["oracle"]
 
@@ -35,7 +35,7 @@ def oracle(
     other parameters have their gradient formed for each row of a block.
     """
     try:
-        from dpsco.oracles.jax import JaxOracle
+        from dpsco.clipping.jax import JaxOracle
     except ModuleNotFoundError as error:
         if error.name != "jax":
             raise

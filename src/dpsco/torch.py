@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpsco.errors import ExtraMissing
 
 try:
-    from dpsco.oracles.torch.oracle import TorchOracle, oracle
+    from dpsco.clipping.torch.oracle import TorchOracle, oracle
 except ImportError as error:
     if error.name != "torch":
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsco.values import Array, Batch, Clipped, Query, to_grid
+from dpsco.query import Array, Batch, Clipped, Query, to_grid
 
 
 def gradient(x: Array, features: Array, label: float) -> Array:

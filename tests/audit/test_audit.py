@@ -12,16 +12,16 @@ from tests.audit import oracles_under_test as oracles
 
 import dpsco
 from dpsco.audit import audit
-from dpsco.audit.bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
+from dpsco.audit.attack_rows import ordinary_rows
+from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
 from dpsco.audit.contract import contract_checks
 from dpsco.audit.replay import replay_check
-from dpsco.audit.rows import ordinary_rows
 from dpsco.audit.subject import plan_subject
 from dpsco.audit.tap import observe
 from dpsco.audit.transcript import transcript_check
 from dpsco.cli import main
 from dpsco.datasets import reference_problem
-from dpsco.privacy.release import Channel
+from dpsco.release.releaser import Releaser
 
 HERE = Path(__file__).parent
 
@@ -95,16 +95,16 @@ def test_a_plan_and_its_own_oracle_pass() -> None:
 
 @pytest.mark.parametrize("factor", [0.5, 0.9, 1.1])
 def test_noise_of_another_size_fails_the_white_box_audit(factor: float, monkeypatch) -> None:
-    draw = Channel._draw
-    monkeypatch.setattr(Channel, "_draw", lambda self, row: factor * draw(self, row))
+    draw = Releaser._draw
+    monkeypatch.setattr(Releaser, "_draw", lambda self, row: factor * draw(self, row))
     check = transcript_check(plan_subject(plan(), oracles.gradient), np.ones((1, 16)), np.ones(1), 1e-6)
     assert not check.passed
     assert ("less" if factor < 1 else "more") in " ".join(check.findings)
 
 
 def test_noise_used_twice_fails_the_white_box_audit(monkeypatch) -> None:
-    draw = Channel._draw
-    monkeypatch.setattr(Channel, "_draw", lambda self, row: draw(self, row // 2))
+    draw = Releaser._draw
+    monkeypatch.setattr(Releaser, "_draw", lambda self, row: draw(self, row // 2))
     check = transcript_check(plan_subject(plan(), oracles.gradient), np.ones((1, 16)), np.ones(1), 1e-6)
     assert "shared between rounds" in " ".join(check.findings)
 
@@ -122,11 +122,11 @@ def test_an_estimator_passes_and_its_report_is_marked_not_private() -> None:
 
 
 def test_the_tap_closes_behind_itself_and_a_replay_repeats_the_releases() -> None:
-    genuine = Channel.release
+    genuine = Releaser.release
     subject = plan_subject(plan(), oracles.gradient)
     rows = np.ones((96, 16)), np.ones(96), np.arange(96)
     first = observe(lambda: subject.run(*rows, False))
-    assert Channel.release is genuine
+    assert Releaser.release is genuine
     again = observe(lambda: subject.run(*rows, False), first)
     assert np.array_equal(first.released, again.released)
     assert first.visible == again.visible

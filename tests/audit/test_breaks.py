@@ -6,10 +6,10 @@ import numpy as np
 from tests.audit.oracles_under_test import clip, gradient
 
 import dpsco
+from dpsco.audit.attack_rows import ordinary_rows
 from dpsco.audit.replay import replay_check
-from dpsco.audit.rows import ordinary_rows
 from dpsco.audit.subject import plan_subject
-from dpsco.values import Array, Batch, Clipped, Query, to_grid
+from dpsco.query import Array, Batch, Clipped, Query, to_grid
 
 PROBLEM = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(5.0), dimension=3)
 PLAN = dpsco.Plan(PROBLEM, 40, dpsco.Budget(2.0, 1e-5), rounds=4, beta=1.0, clip=1.0)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco.audit.bounds import wanted_canaries
 from dpsco.audit.canaries import estimator_guesses, judged_guesses
+from dpsco.audit.canary_bounds import wanted_canaries
 from dpsco.audit.subject import estimator_subject, plan_subject
 from dpsco.audit.transcript import transcript_check
-from dpsco.privacy.release import Channel
+from dpsco.release.releaser import Releaser
 
 ALPHA, SEEDS = 1e-6, 200
 
@@ -27,8 +27,8 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def less_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
-    draw = Channel._draw
-    monkeypatch.setattr(Channel, "_draw", lambda self, row: draw(self, row) / factor)
+    draw = Releaser._draw
+    monkeypatch.setattr(Releaser, "_draw", lambda self, row: draw(self, row) / factor)
 
 
 def canary_audits(seeds: int) -> tuple[int, int, float]:

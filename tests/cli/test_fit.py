@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpsco.cli import main
-from dpsco.model_file import SavedModel
+from dpsco.run.model_file import SavedModel
 
 PROMISE = ["--epsilon", "1", "--delta", "1e-6"]
 COLUMNS = [

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco.reporting import write_page
+from dpsco.pages import write_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco.data.columns import Columns
-from dpsco.data.files import FileRows, Labels
 from dpsco.estimators import PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression
-from dpsco.privacy.release import Channel
-from dpsco.values import _BY_RELEASE, Released
+from dpsco.query import _BY_RELEASE, Released
+from dpsco.release.releaser import Releaser
+from dpsco.rows.file_stream import FileRows, Labels
+from dpsco.rows.public_columns import Columns
 
 N, P, T = 900, 4, 3
 RNG = np.random.default_rng(0)
@@ -36,9 +36,9 @@ class Watch:
         self._frozen = frozen
 
     def run(self, action: Callable[[], Any]) -> Watch:
-        genuine, watch = Channel.release, self
+        genuine, watch = Releaser.release, self
 
-        def release(channel: Channel, query: Any, clipped: Any) -> Released:
+        def release(channel: Releaser, query: Any, clipped: Any) -> Released:
             watch.sums.append(clipped.total.copy())
             value = genuine(channel, query, clipped)
             if watch._frozen is not None:
@@ -48,7 +48,7 @@ class Watch:
 
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            patch.setattr(Channel, "release", release)
+            patch.setattr(Releaser, "release", release)
             action()
         self.warned = sorted(str(w.message) for w in caught)
         return self

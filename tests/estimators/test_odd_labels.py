@@ -10,7 +10,7 @@ import pytest
 
 import dpsco
 from dpsco import DataError, PrivateLinearRegression, PrivateLogisticRegression
-from dpsco.data.rows import unit_rows
+from dpsco.rows.row_norm import unit_rows
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((300, 3))

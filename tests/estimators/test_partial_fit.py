@@ -11,7 +11,7 @@ import pytest
 import dpsco
 from dpsco.datasets import reference_problem
 from dpsco.estimators import PrivateLinearRegression, PrivateLogisticRegression
-from dpsco.values import CHUNK_ROWS
+from dpsco.query import CHUNK_ROWS
 
 N = 20_000
 DATA = reference_problem(n=N, dimension=5, fresh=10)

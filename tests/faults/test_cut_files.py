@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco.data.files import Labels
+from dpsco.engines.flower import LocalNodes, linear_gradients, serve
 from dpsco.errors import DpscoError
-from dpsco.federated import LocalNodes, linear_gradients, serve
-from dpsco.model_file import SavedModel
+from dpsco.rows.file_stream import Labels
+from dpsco.run.model_file import SavedModel
 
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 2)
 PLAN = dpsco.Plan(PROBLEM, 30, dpsco.Budget(1.0, 1e-6), rounds=3, beta=1.0, clip=1.0)

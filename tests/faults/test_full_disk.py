@@ -64,7 +64,7 @@ def test_a_run_that_cannot_be_written_into_its_account_releases_nothing(tmp_path
 
 _A_COMMAND = """
 from dpsco.cli import main
-from dpsco.model_file import SavedModel
+from dpsco.run.model_file import SavedModel
 work = Path(sys.argv[2])
 rng = np.random.default_rng(0)
 lines = [",".join(map(str, [*row, int(row[0] > 0)])) for row in rng.standard_normal((500, 3)).round(3).tolist()]
@@ -97,7 +97,7 @@ def test_a_command_whose_model_finds_no_room_keeps_the_old_one_and_gives_the_new
 
 
 _A_FEDERATION = """
-from dpsco.federated import LocalNodes, linear_gradients, serve
+from dpsco.engines.flower import LocalNodes, linear_gradients, serve
 P, rng, asked = 300, np.random.default_rng(0), []
 problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), P)
 plan = dpsco.Plan(problem, 60, dpsco.Budget(1.0, 1e-6, "add-remove"), rounds=8, beta=1.0, clip=1.0)
@@ -136,7 +136,7 @@ def test_a_federation_that_meets_a_full_disk_goes_on_with_the_answers_it_kept(ba
 def test_a_file_that_may_not_grow_leaves_the_old_one_whole(tmp_path) -> None:
     """RLIMIT_FSIZE: the write fails half-way, and what was there before is still there."""
     program = (
-        "import resource, signal, sys; from pathlib import Path; from dpsco.files import write_atomic\n"
+        "import resource, signal, sys; from pathlib import Path; from dpsco.json_files import write_atomic\n"
         "path = Path(sys.argv[1]); write_atomic(path, b'old')\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try: write_atomic(path, bytes(5000))\n"

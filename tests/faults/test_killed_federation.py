@@ -13,8 +13,9 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 import numpy as np
 import randomgen, scipy.linalg
-import dpsco, dpsco.oracles
-from dpsco.federated import LocalNodes, linear_gradients, serve, wire
+import dpsco, dpsco.clipping
+from dpsco.engines.flower import LocalNodes, linear_gradients, serve
+from dpsco.engines.flower import wire
 
 P, T, CLIENTS = 8, 24, 120
 folder, kills, moments = Path(sys.argv[1]), int(sys.argv[2]), random.Random()

@@ -41,7 +41,7 @@ def custom(size, n):
 
 assert audit(lambda x, a, label: (a @ x - label) * a, plan=custom(3, 64)).passed
 
-from dpsco.federated import LocalNodes, linear_gradients, serve
+from dpsco.engines.flower import LocalNodes, linear_gradients, serve
 homes = {f"home-{i}": linear_gradients(problem, X[i], y[i]) for i in range(40)}
 serve(dpsco.Plan(problem, 40, dpsco.Budget(1.0, 1e-5, "add-remove"), 4, 1.0, clip=1.0), LocalNodes([homes]))
 

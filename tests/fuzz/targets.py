@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 import dpsco
-from dpsco.data.columns import Columns
-from dpsco.data.files import FileRows, Labels
+from dpsco.accounting.account import Account
 from dpsco.errors import DpscoError
-from dpsco.files import canonical, write_sealed
-from dpsco.model_file import SavedModel
-from dpsco.privacy.account import Account
-from dpsco.privacy.ledger import open_folder
-from dpsco.privacy.report import PrivacyReport
-from dpsco.reporting.words import promise_in_words
+from dpsco.json_files import canonical, write_sealed
+from dpsco.pages.plain_words import promise_in_words
+from dpsco.release.ledger import open_folder
+from dpsco.rows.file_stream import FileRows, Labels
+from dpsco.rows.public_columns import Columns
+from dpsco.run.model_file import SavedModel
+from dpsco.run.report import PrivacyReport
 
 LARGEST = 20_000  # a plan may ask for as many rounds as its author likes; the fuzzer has less time
 
@@ -163,7 +163,7 @@ def _read_rows(name: str, columns: Any) -> Callable[[bytes, Path], object]:
         path.write_bytes(data)
         if isinstance(columns, int):
             return [x.shape for x, _ in FileRows(path, Labels("y", ("0", "1")), columns)]
-        from dpsco.data.files import open_source
+        from dpsco.rows.file_stream import open_source
 
         source: Any = open_source(path)
         return source.count(), [x.shape for x, _ in FileRows(path, Labels("y", ("0", "1")), columns)]

@@ -11,8 +11,8 @@ from tests.fuzz.targets import TARGETS, attempt
 
 import dpsco
 from dpsco.cli import main
-from dpsco.data.columns import Columns
-from dpsco.data.files import FileRows, Labels, open_source
+from dpsco.rows.file_stream import FileRows, Labels, open_source
+from dpsco.rows.public_columns import Columns
 
 
 def changed(name: str, **fields: object) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.algorithms.test_algorithm_1 import DOMAINS, NO_NOISE, transcription
+from tests.methods.test_algorithm_1 import DOMAINS, NO_NOISE, transcription
 
 import dpsco
 

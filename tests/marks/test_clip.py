@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from tests.oracles.test_clipping import LOSSES, adversarial_labels, adversarial_rows
+from tests.clipping.test_clipping import LOSSES, adversarial_labels, adversarial_rows
 
-from dpsco.oracles import FusedOracle, LinearOracle
-from dpsco.oracles.fused import row_type
-from dpsco.values import CHUNK_ROWS, Batch, Query
+from dpsco.clipping import FusedOracle, LinearOracle
+from dpsco.clipping.compiled import row_type
+from dpsco.query import CHUNK_ROWS, Batch, Query
 
 GROUP, WIDTHS = 32, (1, 3, 8)
 EACH = 250_000

@@ -11,9 +11,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from dpsco import Huber, L2Ball, Logistic, Problem, SmoothedHinge, Softmax, Squared
-from dpsco.audit.rows import ordinary_rows
-from dpsco.oracles import FusedOracle, LinearOracle
-from dpsco.values import CHUNK_ROWS, Batch, Query
+from dpsco.audit.attack_rows import ordinary_rows
+from dpsco.clipping import FusedOracle, LinearOracle
+from dpsco.query import CHUNK_ROWS, Batch, Query
 
 pytestmark = pytest.mark.slow
 

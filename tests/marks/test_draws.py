@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from dpsco.privacy.noise import KEY_BYTES, SEGMENT, Normals, new_key, normals
+from dpsco.release.noise import KEY_BYTES, SEGMENT, Normals, new_key, normals
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ import numpy as np
 key, (size, seed, processors, *steps) = bytes.fromhex(sys.argv[1]), map(int, sys.argv[2:])
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
 np.random.seed(seed)
-from dpsco.privacy.noise import normals
+from dpsco.release.noise import normals
 for step in steps:
     print(hashlib.sha256(normals(key, step, size).tobytes()).hexdigest())
 """

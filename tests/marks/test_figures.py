@@ -9,14 +9,14 @@ import pytest
 
 import dpsco
 from dpsco import Budget, Huber, L2Ball, Logistic, Plan, Problem, SmoothedHinge, Softmax, Squared
+from dpsco.audit.attack_rows import ordinary_rows
 from dpsco.audit.replay import replay_check
-from dpsco.audit.rows import ordinary_rows
 from dpsco.audit.subject import plan_subject
-from dpsco.mechanisms import LARGEST_FIT, MECHANISMS, mechanism
-from dpsco.privacy.ledger import MemoryLedger
-from dpsco.privacy.noise import new_key
-from dpsco.privacy.release import Channel
-from dpsco.values import Clipped, Query
+from dpsco.query import Clipped, Query
+from dpsco.release.ledger import MemoryLedger
+from dpsco.release.mechanisms import LARGEST_FIT, MECHANISMS, mechanism
+from dpsco.release.noise import new_key
+from dpsco.release.releaser import Releaser
 
 pytestmark = pytest.mark.slow
 
@@ -108,7 +108,7 @@ def test_log_likelihood(name: str, false_alarms, mark_figure) -> None:
     assert mu <= plan.budget.mu
     worst = 0.0
     for world, sums in ((-1, np.zeros(rounds)), (1, moved)):
-        channel = Channel(noise, plan.noise_mechanism, runs, MemoryLedger(new_key()))
+        channel = Releaser(noise, plan.noise_mechanism, runs, MemoryLedger(new_key()))
         outputs = [
             channel.release(
                 Query(t, (np.zeros(runs),), (1.0,), noise.clip, 100, noise.grid), Clipped(np.full(runs, sums[t]), 1)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from dpsco import Budget, CheckpointError, HorizonError, L2Ball, LedgerError, Logistic, Plan, Problem, stream, train
-from dpsco.mechanisms import MECHANISMS
-from dpsco.privacy.ledger import MemoryLedger, open_folder
-from dpsco.privacy.noise import new_key
-from dpsco.privacy.release import Channel
-from dpsco.training import Round
-from dpsco.values import Clipped, Query
+from dpsco.query import Clipped, Query
+from dpsco.release.ledger import MemoryLedger, open_folder
+from dpsco.release.mechanisms import MECHANISMS
+from dpsco.release.noise import new_key
+from dpsco.release.releaser import Releaser
+from dpsco.run import Round
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def a_plan(name: str, beta: float = 0.25) -> Plan:
     return Plan(Problem(Logistic(), L2Ball(2.0), P), N, Budget(1.0, 1e-6), T, beta, clip=1.0, mechanism=name)
 
 
-def refused(source: Channel, query: Query, value: np.ndarray, error: type[Exception] = LedgerError) -> int:
+def refused(source: Releaser, query: Query, value: np.ndarray, error: type[Exception] = LedgerError) -> int:
     with pytest.raises(error):
         source.release(query, Clipped(value, 1))
     return 1
@@ -47,7 +47,7 @@ def test_a_round_is_released_once(on_disk: bool, tmp_path: Path, mark_figure: No
                 ledger = stack.enter_context(open_folder(folder, {}, plan.digest(), P, T, KEY, resume=False))
             else:
                 ledger = MemoryLedger(new_key())
-            source = Channel(noise, plan.noise_mechanism, P, ledger)
+            source = Releaser(noise, plan.noise_mechanism, P, ledger)
             queries, released = [], []
             for step in range(T):
                 sums = np.full(P, step * noise.grid)

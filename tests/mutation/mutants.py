@@ -20,19 +20,19 @@ class Mutant:
 
 
 CLIP_NOTHING_LATER = (
-    "oracles/per_example.py",
+    "clipping/per_example.py",
     "clip_scale(lengths, query.clip, rows.shape[1])",
     "clip_scale(lengths, np.inf, rows.shape[1])",
 )
-PER_EXAMPLE = "tests/oracles/test_per_example.py::test_the_sum_is_that_of_clipped_weighted_differences"
-EXACT_SIGMA = "tests/privacy/test_calibration.py::test_sigma_is_never_below_what_exact_arithmetic_asks_for"
+PER_EXAMPLE = "tests/clipping/test_per_example.py::test_the_sum_is_that_of_clipped_weighted_differences"
+EXACT_SIGMA = "tests/release/test_calibration.py::test_sigma_is_never_below_what_exact_arithmetic_asks_for"
 
 MUTANTS = (
     Mutant(
         "the paper's printed sigma",
         (
             (
-                "privacy/calibration.py",
+                "release/calibration.py",
                 "sigma = _SAFE * mechanism.sensitivity * difference / budget.mu_per_record",
                 "sigma = difference * math.sqrt(math.log2(mechanism.horizon) * math.log(2.5 / budget.delta))"
                 " / budget.epsilon",
@@ -42,14 +42,20 @@ MUTANTS = (
     ),
     Mutant(
         "a tree one level short",
-        (("mechanisms/tree.py", "math.sqrt(self.horizon.bit_length())", "math.sqrt(self.horizon.bit_length() - 1)"),),
+        (
+            (
+                "release/mechanisms/tree.py",
+                "math.sqrt(self.horizon.bit_length())",
+                "math.sqrt(self.horizon.bit_length() - 1)",
+            ),
+        ),
         (EXACT_SIGMA,),
     ),
     Mutant(
         "the two gradients clipped separately",
         (
             (
-                "oracles/per_example.py",
+                "clipping/per_example.py",
                 "total += weight * gradient",
                 "total += weight * gradient * min(1.0, query.clip / (abs(weight) * np.linalg.norm(gradient) + 1e-300))",
             ),
@@ -61,7 +67,7 @@ MUTANTS = (
         "clip before weighting",
         (
             (
-                "oracles/per_example.py",
+                "clipping/per_example.py",
                 "total += weight * gradient",
                 "total += weight * gradient * min(1.0, query.clip / (np.linalg.norm(gradient) + 1e-300))",
             ),
@@ -71,19 +77,19 @@ MUTANTS = (
     ),
     Mutant(
         "no clip",
-        (("oracles/clipping.py", "over = norms > target", "over = norms > np.inf"),),
-        ("tests/oracles/test_clipping.py::test_no_gradient_of_the_users_exceeds_the_clip_in_exact_arithmetic",),
+        (("clipping/bound.py", "over = norms > target", "over = norms > np.inf"),),
+        ("tests/clipping/test_clipping.py::test_no_gradient_of_the_users_exceeds_the_clip_in_exact_arithmetic",),
     ),
     Mutant(
         "clip without its margin for rounding",
-        (("oracles/clipping.py", "target = clip * (1.0 - (width + 32) * _UNIT_ROUNDOFF)", "target = clip"),),
-        ("tests/oracles/test_clipping.py::test_no_row_exceeds_the_clip_in_exact_arithmetic",),
+        (("clipping/bound.py", "target = clip * (1.0 - (width + 32) * _UNIT_ROUNDOFF)", "target = clip"),),
+        ("tests/clipping/test_clipping.py::test_no_row_exceeds_the_clip_in_exact_arithmetic",),
     ),
     Mutant(
         "mean before noise",
         (
             (
-                "oracles/per_example.py",
+                "clipping/per_example.py",
                 "        return answer\n",
                 "        return Clipped(answer.total / max(1, answer.rows), answer.rows)\n",
             ),
@@ -92,215 +98,215 @@ MUTANTS = (
     ),
     Mutant(
         "a row counted by its neighbours: norms taken over the block",
-        (("oracles/glm.py", "norms = row_norms(c) * lengths\n", "norms = row_norms(c) * np.mean(lengths)\n"),),
-        ("tests/oracles/test_glm.py::test_closed_form_equals_per_example_differentiation",),
+        (("clipping/linear.py", "norms = row_norms(c) * lengths\n", "norms = row_norms(c) * np.mean(lengths)\n"),),
+        ("tests/clipping/test_glm.py::test_closed_form_equals_per_example_differentiation",),
     ),
     Mutant(
         "rows without a valid label count",
-        (("oracles/glm.py", "~((lengths <= LARGEST_NORM) & self.loss.valid(y))", "~(lengths <= LARGEST_NORM)"),),
-        ("tests/oracles/test_glm.py::test_rows_that_are_not_finite_or_have_no_valid_label_count_as_zero_rows",),
+        (("clipping/linear.py", "~((lengths <= LARGEST_NORM) & self.loss.valid(y))", "~(lengths <= LARGEST_NORM)"),),
+        ("tests/clipping/test_glm.py::test_rows_that_are_not_finite_or_have_no_valid_label_count_as_zero_rows",),
     ),
     Mutant(
         "noise reused in every round",
-        (("privacy/release.py", "self._normals(row, ", "self._normals(0, "),),
-        ("tests/privacy/test_release.py::test_white_box_audit_of_the_whole_transcript_finds_exactly_mu[sqrt]",),
+        (("release/releaser.py", "self._normals(row, ", "self._normals(0, "),),
+        ("tests/release/test_release.py::test_white_box_audit_of_the_whole_transcript_finds_exactly_mu[sqrt]",),
     ),
     Mutant(
         "horizon off by one",
         (
             (
-                "privacy/release.py",
+                "release/releaser.py",
                 "if not 0 <= step < self._mechanism.horizon:",
                 "if not 0 <= step <= self._mechanism.horizon:",
             ),
-            ("mechanisms/base.py", "if not 0 <= step < self.horizon:", "if not 0 <= step <= self.horizon:"),
+            ("release/mechanisms/base.py", "if not 0 <= step < self.horizon:", "if not 0 <= step <= self.horizon:"),
         ),
-        ("tests/privacy/test_release.py::test_a_round_past_the_horizon_is_refused",),
+        ("tests/release/test_release.py::test_a_round_past_the_horizon_is_refused",),
     ),
     Mutant(
         "replace-one with C",
-        (("privacy/budget.py", '"replace": 2.0', '"replace": 1.0'),),
-        ("tests/privacy/test_budget_account.py::test_replace_moves_a_sum_twice_as_far",),
+        (("accounting/budget.py", '"replace": 2.0', '"replace": 1.0'),),
+        ("tests/accounting/test_budget_account.py::test_replace_moves_a_sum_twice_as_far",),
     ),
     Mutant(
         "the fingerprint check removed",
-        (("privacy/release.py", "elif not hmac.compare_digest(recorded, fingerprint):", "elif False:"),),
-        ("tests/privacy/test_release.py::test_another_sum_for_a_released_round_is_refused",),
+        (("release/releaser.py", "elif not hmac.compare_digest(recorded, fingerprint):", "elif False:"),),
+        ("tests/release/test_release.py::test_another_sum_for_a_released_round_is_refused",),
     ),
     Mutant(
         "the same batch released for another query under one key",
-        (("privacy/release.py", '"fingerprint", query.digest(points), ', '"fingerprint", '),),
-        ("tests/privacy/test_release.py::test_another_query_for_a_released_round_is_refused",),
+        (("release/releaser.py", '"fingerprint", query.digest(points), ', '"fingerprint", '),),
+        ("tests/release/test_release.py::test_another_query_for_a_released_round_is_refused",),
     ),
     Mutant(
         "the key left in a saved model",
         (
             (
-                "privacy/ledger.py",
+                "release/ledger.py",
                 "super().__init__(secrets.token_hex(16), key, [])",
                 "super().__init__(key.hex(), key, [])",
             ),
         ),
-        ("tests/privacy/test_release.py::test_no_key_or_noise_is_reachable_from_a_result",),
+        ("tests/release/test_release.py::test_no_key_or_noise_is_reachable_from_a_result",),
     ),
     Mutant(
         "the key left on disk after the last round",
         (
             (
-                "privacy/ledger.py",
+                "release/ledger.py",
                 "    def erase_key(self) -> None:\n        self._key = None\n        self._save()\n",
                 "    def erase_key(self) -> None:\n        self._save()\n        self._key = None\n",
             ),
         ),
         (
-            "tests/privacy/test_ledger_files.py::test_the_secret_is_readable_by_its_owner_only_and_the_key_is_erased_at_the_end",
+            "tests/release/test_ledger_files.py::test_the_secret_is_readable_by_its_owner_only_and_the_key_is_erased_at_the_end",
         ),
     ),
     Mutant(
         "the secret readable by everybody",
         (
             (
-                "privacy/ledger.py",
+                "release/ledger.py",
                 'write_sealed(self._folder / "secret.json", secret, mode=0o600)',
                 'write_sealed(self._folder / "secret.json", secret)',
             ),
         ),
         (
-            "tests/privacy/test_ledger_files.py::test_the_secret_is_readable_by_its_owner_only_and_the_key_is_erased_at_the_end",
+            "tests/release/test_ledger_files.py::test_the_secret_is_readable_by_its_owner_only_and_the_key_is_erased_at_the_end",
         ),
     ),
     Mutant(
         "the grid removed",
-        (("values.py", "    np.rint(steps, out=steps)\n", ""),),
-        ("tests/privacy/test_release.py::test_precision_attack_finds_no_output_off_the_grid_for_either_neighbour",),
+        (("query.py", "    np.rint(steps, out=steps)\n", ""),),
+        ("tests/release/test_release.py::test_precision_attack_finds_no_output_off_the_grid_for_either_neighbour",),
     ),
     Mutant(
         "floating-point slack not paid for",
-        (("privacy/calibration.py", "budget.clips_apart * clip + slack", "budget.clips_apart * clip"),),
+        (("release/calibration.py", "budget.clips_apart * clip + slack", "budget.clips_apart * clip"),),
         (EXACT_SIGMA,),
     ),
     Mutant(
         "eta_{t-1} dropped",
         (
             (
-                "algorithms/accelerated_srgd.py",
+                "methods/accelerated_srgd.py",
                 "-eta(t - 1)",
                 "-1.0",
             ),
         ),
         (
-            "tests/algorithms/test_algorithm_1.py::test_round_0_asks_for_one_gradient_and_later_rounds_for_the_weighted_difference",
+            "tests/methods/test_algorithm_1.py::test_round_0_asks_for_one_gradient_and_later_rounds_for_the_weighted_difference",
         ),
     ),
     Mutant(
         "several records at the price of one",
-        (("privacy/budget.py", "return self.mu / self.records", "return self.mu"),),
-        ("tests/privacy/test_budget_account.py::test_a_group_pays_for_each_of_its_records",),
+        (("accounting/budget.py", "return self.mu / self.records", "return self.mu"),),
+        ("tests/accounting/test_budget_account.py::test_a_group_pays_for_each_of_its_records",),
     ),
     Mutant(
         "the paper's conversion of epsilon to mu",
         (
             (
-                "privacy/budget.py",
+                "accounting/budget.py",
                 "return gaussian.mu_of(self.epsilon, self.delta)",
                 "return self.epsilon / math.sqrt(2 * math.log(2.5 / self.delta))",
             ),
         ),
-        ("tests/privacy/test_budget_account.py::test_mu_is_that_of_the_exact_curve",),
+        ("tests/accounting/test_budget_account.py::test_mu_is_that_of_the_exact_curve",),
     ),
     Mutant(
         "a stream that opens twice",
-        (("data/stream.py", "if not self._unopened.acquire(blocking=False):", "if False:"),),
-        ("tests/data/test_stream.py::test_a_second_pass_is_refused",),
+        (("rows/stream.py", "if not self._unopened.acquire(blocking=False):", "if False:"),),
+        ("tests/rows/test_stream.py::test_a_second_pass_is_refused",),
     ),
     Mutant(
         "an account that is never empty",
-        (("privacy/account.py", "if total > self.limit.mu * (1 + 1e-12):", "if False:"),),
-        ("tests/privacy/test_budget_account.py::test_an_account_is_exact_on_equal_runs",),
+        (("accounting/account.py", "if total > self.limit.mu * (1 + 1e-12):", "if False:"),),
+        ("tests/accounting/test_budget_account.py::test_an_account_is_exact_on_equal_runs",),
     ),
     Mutant(
         "keys from numpy's global state",
-        (("privacy/noise.py", "return secrets.token_bytes(KEY_BYTES)", "return np.random.bytes(KEY_BYTES)"),),
-        ("tests/training/test_train.py::test_numpys_global_state_is_neither_read_nor_written",),
+        (("release/noise.py", "return secrets.token_bytes(KEY_BYTES)", "return np.random.bytes(KEY_BYTES)"),),
+        ("tests/run/test_train.py::test_numpys_global_state_is_neither_read_nor_written",),
     ),
     Mutant(
         "keys of 31 bits",
         (
             (
-                "privacy/noise.py",
+                "release/noise.py",
                 "return secrets.token_bytes(KEY_BYTES)",
                 "return secrets.randbits(31).to_bytes(KEY_BYTES, 'little')",
             ),
         ),
-        ("tests/privacy/test_noise.py::test_keys_are_256_fresh_bits",),
+        ("tests/release/test_noise.py::test_keys_are_256_fresh_bits",),
     ),
     Mutant(
         "a person counts one row too often",
-        (("data/units.py", "rank + before[of_row] < self.limit", "rank + before[of_row] <= self.limit"),),
-        ("tests/files/test_columns.py::test_the_cap_counts_the_first_rows_of_each_unit_over_all_calls",),
+        (("rows/contribution_cap.py", "rank + before[of_row] < self.limit", "rank + before[of_row] <= self.limit"),),
+        ("tests/rows/test_columns.py::test_the_cap_counts_the_first_rows_of_each_unit_over_all_calls",),
     ),
     Mutant(
         "a checkpoint read without its checksum",
-        (("files.py", "    if not intact:\n", "    if False:\n"),),
-        ("tests/privacy/test_budget_account.py::test_any_changed_byte_of_the_account_is_noticed",),
+        (("json_files.py", "    if not intact:\n", "    if False:\n"),),
+        ("tests/accounting/test_budget_account.py::test_any_changed_byte_of_the_account_is_noticed",),
     ),
     Mutant(
         "the key reused by another plan",
-        (("training/train.py", '"run", digest)', '"run")'),),
-        ("tests/privacy/test_release.py::test_the_same_key_gives_unrelated_noise_to_another_plan_or_start",),
+        (("run/train.py", '"run", digest)', '"run")'),),
+        ("tests/release/test_release.py::test_the_same_key_gives_unrelated_noise_to_another_plan_or_start",),
     ),
     Mutant(
         "no clip in the compiled kernels",
         (
             (
-                "oracles/kernels/slopes.py",
+                "clipping/kernels/slopes.py",
                 "most = ask.target / length",
                 "most = np.inf",
             ),
         ),
-        ("tests/oracles/test_fused_exact.py::test_the_factor_itself_is_a_bound[float64]",),
+        ("tests/clipping/test_fused_exact.py::test_the_factor_itself_is_a_bound[float64]",),
     ),
     Mutant(
         "sparse products that the sum they meet rounds up or down",
-        (("oracles/kernels/sparse.py", "factor = odd(factor)", "factor = abs(factor) * np.sign(factor)"),),
-        ("tests/oracles/test_sparse.py::test_a_sum_is_bit_for_bit_the_sum_of_what_each_row_adds_alone",),
+        (("clipping/kernels/sparse.py", "factor = odd(factor)", "factor = abs(factor) * np.sign(factor)"),),
+        ("tests/clipping/test_sparse.py::test_a_sum_is_bit_for_bit_the_sum_of_what_each_row_adds_alone",),
     ),
     Mutant(
         "losses in JAX clipped to twice the clip",
-        (("oracles/jax/clipped_sum.py", "jnp.where(over, clip / ", "jnp.where(over, 2 * clip / "),),
-        ("tests/privacy/test_every_oracle.py::test_the_bound_is_nearly_reached[jax]",),
+        (("clipping/jax/clipped_sum.py", "jnp.where(over, clip / ", "jnp.where(over, 2 * clip / "),),
+        ("tests/replay/test_every_oracle.py::test_the_bound_is_nearly_reached[jax]",),
     ),
     Mutant(
         "models in PyTorch clipped to twice the clip",
         (
             (
-                "oracles/torch/clipping.py",
+                "clipping/torch/clipped_sum.py",
                 "clip_scale(norms.cpu().numpy(), clip, len(terms))",
                 "clip_scale(norms.cpu().numpy(), 2 * clip, len(terms))",
             ),
         ),
-        ("tests/privacy/test_every_oracle.py::test_the_bound_is_nearly_reached[torch]",),
+        ("tests/replay/test_every_oracle.py::test_the_bound_is_nearly_reached[torch]",),
     ),
     Mutant(
         "a client's word taken for its clip",
-        (("federated/server.py", "        if length <= bound:\n", "        if True:\n"),),
-        ("tests/privacy/test_every_federation.py::test_a_client_moves_one_round_whatever_it_says[unclipped]",),
+        (("engines/flower/server.py", "        if length <= bound:\n", "        if True:\n"),),
+        ("tests/replay/test_every_federation.py::test_a_client_moves_one_round_whatever_it_says[unclipped]",),
     ),
     Mutant(
         "an answer that comes twice counts twice",
-        (("federated/server.py", "total = total + counted\n", "total = total + counted * (1 + len(again))\n"),),
-        ("tests/privacy/test_every_federation.py::test_a_client_moves_one_round_whatever_it_says[twice]",),
+        (("engines/flower/server.py", "total = total + counted\n", "total = total + counted * (1 + len(again))\n"),),
+        ("tests/replay/test_every_federation.py::test_a_client_moves_one_round_whatever_it_says[twice]",),
     ),
     Mutant(
         "a client counts in rounds that are not its own",
         (
             (
-                "federated/server.py",
+                "engines/flower/server.py",
                 "elif self._assignment.round_of(name, asked.run, asked.rounds) == asked.step:",
                 "elif True:",
             ),
         ),
-        ("tests/federated/test_faults.py::test_a_faulty_client_counts_as_zero[not its round]",),
+        ("tests/engines/on_flower/test_faults.py::test_a_faulty_client_counts_as_zero[not its round]",),
     ),
 )
 

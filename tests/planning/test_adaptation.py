@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco.planning.adaptation import adapted_beta
-from dpsco.planning.rules import plan
+from dpsco.methods.adaptive_beta import adapted_beta
+from dpsco.planning.choose import plan
 
 PROBLEM = dpsco.Problem(loss=dpsco.Huber(), domain=dpsco.L2Ball(radius=10.0), dimension=30)
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco.mechanisms.toeplitz import SquareRoot
-from dpsco.planning.curves import LONGEST, at, curves, mechanism_noise
+from dpsco.planning.choose import plan
+from dpsco.planning.response_curves import LONGEST, at, curves, mechanism_noise
 from dpsco.planning.response_planner import excess, predict, response_plan, state_bytes
-from dpsco.planning.rules import plan
-from dpsco.planning.worlds import Worlds, scale_of, worlds
+from dpsco.planning.spectrum_priors import Worlds, scale_of, worlds
+from dpsco.release.mechanisms.toeplitz import SquareRoot
 
 BALL = dpsco.L2Ball(radius=10.0)
 LOSSES = (

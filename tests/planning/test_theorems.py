@@ -7,14 +7,14 @@ import math
 import pytest
 
 import dpsco
-from dpsco.planning.bounds import (
+from dpsco.planning.choose import plan
+from dpsco.planning.method_costs import methods
+from dpsco.planning.paper_bounds import (
     bounds_of,
     excess_population,
     excess_population_simplified,
     independent_gradients,
 )
-from dpsco.planning.methods import methods
-from dpsco.planning.rules import plan
 from dpsco.planning.theorems import c_dp, rows_needed, theorem_1, theorem_2
 
 PROBLEM = dpsco.Problem(loss=dpsco.Logistic(), domain=dpsco.L2Ball(radius=10.0), dimension=100)
@@ -170,7 +170,7 @@ def test_methods_of_table_1() -> None:
 @pytest.mark.parametrize(("n", "p", "mu", "steps"), [(10_000, 20, 0.2367, 9441), (60_000, 100, 0.2105, 56_356)])
 def test_snowball_takes_nearly_n_steps_when_p_is_small(n: int, p: int, mu: float, steps: int) -> None:
     """Against the largest T whose batches ceil(sqrt(p) / (mu sqrt(T - t + 1))) add up to n."""
-    from dpsco.planning.methods import _snowball
+    from dpsco.planning.method_costs import _snowball
 
     a = math.sqrt(p) / mu
     total, T = 0, 0

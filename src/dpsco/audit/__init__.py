@@ -11,6 +11,6 @@ finds bugs; it proves no promise: the argument is in docs/privacy.md.
 """
 
 from dpsco.audit.audit import audit
-from dpsco.audit.findings import AuditReport, Check
+from dpsco.audit.audit_report import AuditReport, Check
 
 __all__ = ["AuditReport", "Check", "audit"]

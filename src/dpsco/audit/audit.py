@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from dpsco.audit.bounds import wanted_canaries
+from dpsco.audit.attack_rows import ordinary_rows
+from dpsco.audit.audit_report import AuditReport, Check
 from dpsco.audit.canaries import MOST, canary_check, estimator_guesses, judged_guesses
+from dpsco.audit.canary_bounds import wanted_canaries
 from dpsco.audit.contract import contract_checks
-from dpsco.audit.findings import AuditReport, Check
 from dpsco.audit.replay import replay_check
-from dpsco.audit.rows import ordinary_rows
 from dpsco.audit.subject import Subject, estimator_subject, plan_subject
 from dpsco.audit.transcript import transcript_check
 from dpsco.errors import DataError, DpscoError, InvalidArgument, positive
 from dpsco.planning.plan import Plan
-from dpsco.values import Array
+from dpsco.query import Array
 
 __all__ = ["audit"]
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from dpsco.audit.bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
-from dpsco.audit.findings import Check
+from dpsco.accounting import gaussian
+from dpsco.audit.audit_report import Check
+from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
 from dpsco.audit.subject import Ids, Subject, estimator_subject
 from dpsco.audit.tap import observe
-from dpsco.data.stream import _round_of
 from dpsco.errors import DataError
 from dpsco.planning.plan import Plan
-from dpsco.privacy import gaussian
-from dpsco.values import Array, Batch, Query
+from dpsco.query import Array, Batch, Query
+from dpsco.rows.stream import _round_of
 
 __all__ = ["MOST", "Guesses", "canary_check", "estimator_guesses", "guess", "judged_guesses", "plan_guesses"]
 

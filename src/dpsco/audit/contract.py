@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from dpsco.audit.findings import Check
-from dpsco.audit.rows import OddRow, odd_rows, ordinary_rows
+from dpsco.audit.attack_rows import OddRow, odd_rows, ordinary_rows
+from dpsco.audit.audit_report import Check
 from dpsco.audit.subject import Subject
-from dpsco.values import SUMMATION_SLACK, Array, Batch, Query
+from dpsco.query import SUMMATION_SLACK, Array, Batch, Query
 
 __all__ = ["contract_checks"]
 

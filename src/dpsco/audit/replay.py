@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy as np
 
-from dpsco.audit.findings import Check
-from dpsco.audit.rows import OddRow, odd_rows
+from dpsco.audit.attack_rows import OddRow, odd_rows
+from dpsco.audit.audit_report import Check
 from dpsco.audit.subject import Ids, Subject
 from dpsco.audit.tap import Transcript, observe
-from dpsco.values import Array
+from dpsco.query import Array
 
 __all__ = ["replay_check"]
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.data.rows import unit_rows
-from dpsco.data.stream import stream
+from dpsco.clipping import Oracle, PerExample, linear_oracle
 from dpsco.errors import InvalidArgument
-from dpsco.oracles import Oracle, PerExample, linear_oracle
 from dpsco.planning.plan import Plan
 from dpsco.problem import CustomLoss
-from dpsco.training import train
-from dpsco.values import Array
+from dpsco.query import Array
+from dpsco.rows.row_norm import unit_rows
+from dpsco.rows.stream import stream
+from dpsco.run import train
 
 Ids = NDArray[np.int64]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpsco.privacy.release import Channel
-from dpsco.values import _BY_RELEASE, Array, Clipped, Query, Released
+from dpsco.query import _BY_RELEASE, Array, Clipped, Query, Released
+from dpsco.release.releaser import Releaser
 
 __all__ = ["Transcript", "observe"]
 
@@ -59,9 +59,9 @@ def observe(run: Callable[[], bytes], frozen: Transcript | None = None) -> Trans
 
 @contextmanager
 def _tapped(seen: Transcript, frozen: Transcript | None) -> Iterator[None]:
-    genuine, thread = Channel.release, threading.get_ident()
+    genuine, thread = Releaser.release, threading.get_ident()
 
-    def release(self: Channel, query: Query, clipped: Clipped) -> Released:
+    def release(self: Releaser, query: Query, clipped: Clipped) -> Released:
         if threading.get_ident() != thread:
             return genuine(self, query, clipped)
         place = len(seen.queries)
@@ -75,8 +75,8 @@ def _tapped(seen: Transcript, frozen: Transcript | None) -> Iterator[None]:
         return released
 
     with _ONE_AT_A_TIME:
-        Channel.release = release  # type: ignore[method-assign]
+        Releaser.release = release  # type: ignore[method-assign]
         try:
             yield
         finally:
-            Channel.release = genuine  # type: ignore[method-assign]
+            Releaser.release = genuine  # type: ignore[method-assign]

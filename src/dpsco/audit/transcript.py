@@ -17,12 +17,12 @@ import math
 
 import numpy as np
 
-from dpsco.audit.findings import Check
+from dpsco.audit.audit_report import Check
 from dpsco.audit.subject import Subject
 from dpsco.audit.tap import observe
 from dpsco.errors import DataError
 from dpsco.planning.plan import Plan
-from dpsco.values import Array
+from dpsco.query import Array
 
 __all__ = ["judged", "transcript_check"]
 

@@ -63,7 +63,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from dpsco.audit import audit
-    from dpsco.audit.target import load_target, read_plan
+    from dpsco.audit.named_target import load_target, read_plan
 
     target = load_target(args.target)
     data = None if args.data is None else _rows(args)
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         plan = _plan(args, None if data is None else data[0].shape)
     report = audit(target, plan=plan, data=data, alpha=args.alpha)
     if args.html is not None:
-        from dpsco.reporting.audit_page import write_audit_page
+        from dpsco.pages.audit_page import write_audit_page
 
         write_audit_page(report, args.html)
     if args.json:
@@ -107,7 +107,7 @@ def _plan(args: argparse.Namespace, shape: tuple[int, int] | None) -> Plan:
 def _rows(args: argparse.Namespace) -> tuple[Any, Any]:
     import numpy as np
 
-    from dpsco.data.files import FileRows, Labels, open_source
+    from dpsco.rows.file_stream import FileRows, Labels, open_source
 
     if args.label_bound is not None:
         labels = Labels(args.label, bound=args.label_bound)

@@ -13,7 +13,7 @@ from dpsco.cli.data_options import add_data_options, declared_columns
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpsco.comparison.file_data import FileData
+    from dpsco.research.compare.file_data import FileData
 
 __all__ = ["add_parser", "print_tables", "run"]
 
@@ -52,12 +52,12 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare, write the folder, print the tables; the exit code."""
-    from dpsco import comparison
-    from dpsco.comparison.page import write_page
-    from dpsco.comparison.pictures import pictures
     from dpsco.errors import positive_integer
-    from dpsco.files import write_atomic
-    from dpsco.threads import available_threads
+    from dpsco.json_files import write_atomic
+    from dpsco.parallel import available_threads
+    from dpsco.research import compare as comparison
+    from dpsco.research.compare.page import write_page
+    from dpsco.research.compare.pictures import pictures
 
     jobs = available_threads() if args.jobs is None else args.jobs
     positive_integer("--jobs", jobs, "It is the number of processes.")
@@ -82,8 +82,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _file_data(args: argparse.Namespace) -> FileData:
-    from dpsco.comparison.file_data import FileData
-    from dpsco.data.files import Labels, open_source
+    from dpsco.research.compare.file_data import FileData
+    from dpsco.rows.file_stream import Labels, open_source
 
     columns, notes = declared_columns(args, open_source(args.data, label=args.label), (args.label,))
     for note in notes:
@@ -97,7 +97,7 @@ def print_tables(results: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from dpsco.comparison.tables import tables
+    from dpsco.research.compare.tables import tables
 
     console = Console()
     for found in tables(results):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dpsco.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from dpsco.data.columns import Columns
-    from dpsco.data.source import MatrixSource, TableSource
+    from dpsco.rows.public_columns import Columns
+    from dpsco.rows.readers.source import MatrixSource, TableSource
 
 __all__ = ["add_data_options", "declared_columns", "pairs"]
 
@@ -52,8 +52,8 @@ def declared_columns(
     args: argparse.Namespace, source: TableSource | MatrixSource, besides: tuple[str, ...]
 ) -> tuple[Columns | int, list[str]]:
     """The schema that the options declare for ``source``, and notes for the user; ``besides`` are no features."""
-    from dpsco.data.columns import Columns
-    from dpsco.data.source import MatrixSource
+    from dpsco.rows.public_columns import Columns
+    from dpsco.rows.readers.source import MatrixSource
 
     given = args.features or args.range or args.categorical or args.hashed
     if isinstance(source, MatrixSource):

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     import dpsco
     from dpsco.datasets import reference_problem
     from dpsco.errors import positive_integer
-    from dpsco.reporting import write_page
+    from dpsco.pages import write_page
 
     n = positive_integer("--rows", args.rows, "It is how many rows to simulate.")
     data = reference_problem(n)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpsco.model_file import SavedModel
-    from dpsco.training.result import Diagnostics
+    from dpsco.run.model_file import SavedModel
+    from dpsco.run.result import Diagnostics
 
 __all__ = ["not_private_figures", "reached_on"]
 
 
 def reached_on(path: str, saved: SavedModel) -> dict[str, str]:
     """Accuracy, or errors, on labelled files that the user declares public; rows without a declared label aside."""
-    from dpsco.data.files import FileRows
+    from dpsco.rows.file_stream import FileRows
 
     rows, hits, loss, squares, spread, absolute = 0, 0, 0.0, 0.0, [0.0, 0.0], 0.0
     for features, targets in FileRows(path, saved.labels, saved.columns, feature_norm=saved.feature_norm):

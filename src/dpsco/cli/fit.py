@@ -13,11 +13,11 @@ from dpsco.cli.data_options import add_data_options, declared_columns
 from dpsco.errors import InvalidArgument, positive_integer
 
 if TYPE_CHECKING:
-    from dpsco.data.columns import Columns
-    from dpsco.data.files import Labels
     from dpsco.planning.plan import Plan
     from dpsco.problem import Loss
-    from dpsco.training.result import Result
+    from dpsco.rows.file_stream import Labels
+    from dpsco.rows.public_columns import Columns
+    from dpsco.run.result import Result
 
 __all__ = ["add_parser", "run"]
 
@@ -94,10 +94,10 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     import dpsco
-    from dpsco.data.files import open_source
-    from dpsco.data.tabular import model_ball, with_assumptions
-    from dpsco.model_file import SavedModel
-    from dpsco.planning.rules import plan
+    from dpsco.planning.choose import plan
+    from dpsco.rows.file_stream import open_source
+    from dpsco.run.model_file import SavedModel
+    from dpsco.run.table_defaults import model_ball, with_assumptions
 
     loss, labels = _task(args)
     if args.resume and args.checkpoint is None:
@@ -143,12 +143,12 @@ def _train(
     options["diagnostics"] = counted
     if args.cluster is None and args.local_cluster is None:
         import dpsco
-        from dpsco.data.files import FileRows
+        from dpsco.rows.file_stream import FileRows
 
         unit: dict[str, Any] = {"unit": args.unit, "max_rows_per_unit": args.max_rows_per_unit}
         rows = FileRows(args.data, labels, columns, feature_norm=args.feature_norm, shuffle=block, **unit)
         return dpsco.train(made, dpsco.stream(rows), **options)
-    from dpsco import cluster
+    from dpsco.engines import dask as cluster
 
     if args.unit is not None or args.max_rows_per_unit is not None:
         raise InvalidArgument("--unit counts rows of an id from the first file to the last: leave the cluster out.")
@@ -164,7 +164,7 @@ def _train(
 
 def _task(args: argparse.Namespace) -> tuple[Loss, Labels]:
     import dpsco
-    from dpsco.data.files import Labels
+    from dpsco.rows.file_stream import Labels
 
     if args.loss in ("huber", "squared"):
         if args.label_bound is None:
@@ -206,7 +206,7 @@ def _tell(args: argparse.Namespace, saved: Any, written: Path, counted: Any) -> 
 
     reached = {} if args.public_test is None else reached_on(args.public_test, saved)
     if args.report is not None:
-        from dpsco.reporting import write_page
+        from dpsco.pages import write_page
 
         hidden = None if counted is None else not_private_figures(counted)
         write_page(saved.result, args.report, reached=reached, not_private=hidden)

@@ -28,7 +28,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the checks in the paper's order and print what each found; the exit code."""
-    from dpsco.paper import STATEMENTS
+    from dpsco.research.paper import STATEMENTS
 
     if args.seed < 0:
         raise InvalidArgument(f"Expected seed={args.seed} >= 0.")
@@ -54,7 +54,7 @@ def _print(chosen: list[Any], seed: int) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from dpsco.paper import VERDICTS
+    from dpsco.research.paper import VERDICTS
 
     console = Console()
     counts = dict.fromkeys(VERDICTS, 0)

@@ -53,8 +53,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 0 if there is one."""
-    from dpsco.planning.methods import methods
-    from dpsco.planning.rules import plan
+    from dpsco.planning.choose import plan
+    from dpsco.planning.method_costs import methods
 
     problem, budget = _problem(args), _budget(args)
     options = {"rule": args.rule, "rounds": args.rounds, "memory": args.memory, "mechanism": args.mechanism}
@@ -105,7 +105,7 @@ def _federations(plans: list[Any], args: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from dpsco.planning.scale import device_costs
+    from dpsco.planning.federation_costs import device_costs
 
     tables = [(made, device_costs(made, round_seconds=args.round_seconds)) for made in plans]
     if args.simulate:
@@ -136,7 +136,7 @@ def _federations(plans: list[Any], args: argparse.Namespace) -> int:
 
 def _simulations(plans: list[Any], args: argparse.Namespace) -> int:
     """The excess that each plan predicts, and that of a simulated federation."""
-    from dpsco.federated.simulate import Availability, simulate
+    from dpsco.engines.flower.simulate import Availability, simulate
 
     lines = []
     for made, devices in zip(plans, args.devices, strict=True):

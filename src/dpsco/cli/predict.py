@@ -29,9 +29,9 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dpsco.data.files import FileRows
     from dpsco.errors import InvalidArgument
-    from dpsco.model_file import SavedModel
+    from dpsco.rows.file_stream import FileRows
+    from dpsco.run.model_file import SavedModel
 
     if args.json and args.out is None:
         raise InvalidArgument("--json needs --out FILE: standard output cannot hold both.")

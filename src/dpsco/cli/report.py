@@ -27,11 +27,11 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dpsco.model_file import SavedModel
+    from dpsco.run.model_file import SavedModel
 
     result = SavedModel.read(args.model).result
     if args.html is not None:
-        from dpsco.reporting import write_page
+        from dpsco.pages import write_page
 
         write_page(result, args.html)
     if args.json:

@@ -9,20 +9,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.data.rows import unit_rows
-from dpsco.data.tabular import default_delta, model_ball, with_assumptions
-from dpsco.data.units import ContributionCap
+from dpsco.accounting.budget import Budget
 from dpsco.errors import DataError, ExtraMissing, HorizonError, InvalidArgument, one_of, positive, positive_integer
+from dpsco.estimators.permuted_rows import PermutedRows
 from dpsco.estimators.public_facts import warn_seeded
 from dpsco.estimators.pushed import PushedRun
-from dpsco.estimators.rows import PermutedRows
+from dpsco.planning.choose import plan
 from dpsco.planning.plan import Plan
-from dpsco.planning.rules import plan
-from dpsco.privacy.budget import Budget
-from dpsco.privacy.report import PrivacyReport
 from dpsco.problem import Loss, Problem
-from dpsco.training import Model, train
-from dpsco.values import Array
+from dpsco.query import Array
+from dpsco.rows.contribution_cap import ContributionCap
+from dpsco.rows.row_norm import unit_rows
+from dpsco.run import Model, train
+from dpsco.run.report import PrivacyReport
+from dpsco.run.table_defaults import default_delta, model_ball, with_assumptions
 
 try:
     from sklearn.base import BaseEstimator

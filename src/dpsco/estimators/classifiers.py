@@ -14,8 +14,8 @@ from dpsco.errors import InvalidArgument
 from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.public_facts import class_codes, declared_classes
 from dpsco.problem import Logistic, Loss, SmoothedHinge, Softmax
-from dpsco.training import Model
-from dpsco.values import Array
+from dpsco.query import Array
+from dpsco.run import Model
 
 __all__ = ["PrivateLinearSVC", "PrivateLogisticRegression"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.data.cells import canonical_text
 from dpsco.errors import DataError, InvalidArgument, positive
+from dpsco.rows.cells import canonical_text
 
 __all__ = ["PrivacyLeakWarning", "class_codes", "declared_classes", "label_bound_of", "warn_seeded"]
 

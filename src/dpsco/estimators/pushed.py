@@ -6,19 +6,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dpsco.algorithms import ALGORITHMS
-from dpsco.data.shuffle import stacked
-from dpsco.data.stream import Stream
+from dpsco.clipping import linear_oracle
 from dpsco.errors import HorizonError, InvalidArgument
-from dpsco.oracles import linear_oracle
+from dpsco.methods import ALGORITHMS
 from dpsco.planning.plan import Plan
-from dpsco.privacy.ledger import MemoryLedger
-from dpsco.privacy.noise import derive, new_key
-from dpsco.privacy.release import Channel
-from dpsco.privacy.report import PrivacyReport
-from dpsco.training.result import Model
-from dpsco.training.train import report_of
-from dpsco.values import CHUNK_ROWS, Array, Batch, Clipped
+from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped
+from dpsco.release.ledger import MemoryLedger
+from dpsco.release.noise import derive, new_key
+from dpsco.release.releaser import Releaser
+from dpsco.rows.shuffle import stacked
+from dpsco.rows.stream import Stream
+from dpsco.run.report import PrivacyReport
+from dpsco.run.result import Model
+from dpsco.run.train import report_of
 
 __all__ = ["PushedRun"]
 
@@ -39,7 +39,7 @@ class PushedRun:
         self._method = ALGORITHMS["accelerated-srgd"]()
         ledger = MemoryLedger(derive(new_key() if key is None else key, "pushed run", plan.digest()))
         self._run_id = ledger.run_id
-        self._channel = Channel(plan.calibration, plan.noise_mechanism, plan.problem.parameters, ledger)
+        self._channel = Releaser(plan.calibration, plan.noise_mechanism, plan.problem.parameters, ledger)
         self._oracle = linear_oracle(plan.problem, plan.n)
         self._state = self._method.start(plan, plan.problem.domain.project(np.zeros(plan.problem.parameters)))
         self._pushed = Stream()

@@ -12,8 +12,8 @@ from dpsco.errors import DataError, one_of
 from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.public_facts import label_bound_of
 from dpsco.problem import Huber, Loss, Squared
-from dpsco.training import Model
-from dpsco.values import Array
+from dpsco.query import Array
+from dpsco.run import Model
 
 __all__ = ["PrivateLinearRegression"]
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
-from dpsco.files import canonical, jsonable
-from dpsco.mechanisms import MECHANISMS, Mechanism, mechanism
+from dpsco.json_files import canonical, jsonable
 from dpsco.planning.explain import explain
-from dpsco.privacy.budget import Budget
-from dpsco.privacy.calibration import Calibration, calibrate
 from dpsco.problem import Problem
+from dpsco.release.calibration import Calibration, calibrate
+from dpsco.release.mechanisms import MECHANISMS, Mechanism, mechanism
 
 __all__ = ["Z_STEPS", "Plan", "Prediction"]
 

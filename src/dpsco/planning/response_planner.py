@@ -1,7 +1,7 @@
 """The default rule: solve the algorithm instead of bounding it.
 
-On a direction of curvature h Algorithm 1 is a linear system (mechanisms/response.py). With q = h / beta, in a world
-(worlds.py) of curvatures h_i, squared distances d_i and disagreement g, T rounds of B = n / T rows leave
+On a direction of curvature h Algorithm 1 is a linear system (release/mechanisms/response.py). With q = h / beta, in a
+world (spectrum_priors.py) of curvatures h_i, squared distances d_i and disagreement g, T rounds of B = n / T rows leave
 
     optimisation  1/2 sum_i h_i d_i decay(q_i)
     noise         1/2 sum_i h_i (S C / (B mu beta))^2 noise(q_i)
@@ -27,14 +27,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
-from dpsco.mechanisms import MECHANISMS
-from dpsco.planning.curves import Curves, at, curves, mechanism_noise
 from dpsco.planning.plan import Z_STEPS, Plan, Prediction
-from dpsco.planning.worlds import Worlds, scale_of, worlds
-from dpsco.privacy.budget import Budget
+from dpsco.planning.response_curves import Curves, at, curves, mechanism_noise
+from dpsco.planning.spectrum_priors import Worlds, scale_of, worlds
 from dpsco.problem import Problem
-from dpsco.values import Array
+from dpsco.query import Array
+from dpsco.release.mechanisms import MECHANISMS
 
 __all__ = ["Excess", "excess", "predict", "response_plan", "state_bytes"]
 

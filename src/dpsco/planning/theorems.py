@@ -22,9 +22,9 @@ import math
 import textwrap
 from dataclasses import dataclass
 
+from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, positive_integer
 from dpsco.planning.plan import Plan
-from dpsco.privacy.budget import Budget
 from dpsco.problem import Problem
 
 __all__ = ["Condition", "TheoremSettings", "c_dp", "rows_needed", "theorem_1", "theorem_2"]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsco.errors import InvalidArgument, positive, positive_integer
-from dpsco.values import Array
+from dpsco.query import Array
 
 __all__ = ["DOMAINS", "Box", "Domain", "Everything", "HalfSpace", "L2Ball", "Product", "Simplex"]
 

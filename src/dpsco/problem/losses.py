@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import DataError, InvalidArgument, positive, positive_integer
-from dpsco.values import Array
+from dpsco.query import Array
 
 __all__ = ["LOSSES", "CustomLoss", "Huber", "Logistic", "Loss", "SmoothedHinge", "Softmax", "Squared"]
 

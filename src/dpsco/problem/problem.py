@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
-from dpsco.files import jsonable
+from dpsco.json_files import jsonable
 from dpsco.problem.domains import DOMAINS, Domain, Product
 from dpsco.problem.losses import LOSSES, Loss
 

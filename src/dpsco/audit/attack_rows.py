@@ -1,0 +1,70 @@
+"""Made-up rows to attack with: long, tiny, garbled, mirrored; each with a name that a finding can quote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpsco.problem import CustomLoss, Problem, Softmax
+from dpsco.query import Array
+
+__all__ = ["OddRow", "odd_rows", "ordinary_rows"]
+
+
+@dataclass(frozen=True)
+class OddRow:
+    """A synthetic row."""
+
+    name: str
+    features: Array
+    label: float
+
+
+def ordinary_rows(problem: Problem, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Rows of norm around the problem's, with labels its loss takes."""
+    rows = rng.standard_normal((count, problem.dimension)) / np.sqrt(problem.dimension)
+    return rows * problem.feature_norm, _labels(problem, count, rng)
+
+
+def odd_rows(problem: Problem, rng: np.random.Generator) -> list[OddRow]:
+    """Rows that have broken oracles before."""
+    p, valid = problem.dimension, _labels(problem, 64, rng)
+    low, high = float(np.min(valid)), float(np.max(valid))
+    direction = rng.standard_normal(p)
+    direction /= np.linalg.norm(direction)
+    first = np.eye(1, p)[0]
+    found = [
+        OddRow("ordinary", direction * problem.feature_norm, high),
+        OddRow("ordinary, other label", direction * problem.feature_norm, low),
+        OddRow("mirrored", -direction * problem.feature_norm, high),
+        OddRow("100 times too long", 100 * problem.feature_norm * direction, high),
+        OddRow("100 times too long, mirrored", -100 * problem.feature_norm * direction, high),
+        OddRow("100 times too long, other label", 100 * problem.feature_norm * direction, low),
+        OddRow("one feature of 1e4", 1e4 * first, high),
+        OddRow("one feature of 1e4, other label", 1e4 * first, low),
+        OddRow("length 1e149", 1e149 * direction, high),
+        OddRow("length beyond float64", np.full(p, 1.7e308), low),
+        OddRow("length 1e-310", 1e-310 * direction, high),
+        OddRow("lengths 1e140 and 1e-140 mixed", np.where(np.arange(p) % 2 == 0, 1e140, 1e-140), low),
+        OddRow("NaN in a feature", np.where(np.arange(p) == 0, np.nan, direction), high),
+        OddRow("infinite feature", np.where(np.arange(p) == p - 1, np.inf, direction), low),
+        OddRow("NaN label", direction, np.nan),
+        OddRow("infinite label", direction, -np.inf),
+        OddRow("label 77", direction, 77.0),
+        OddRow("label 1e300", direction, 1e300),
+    ]
+    if isinstance(problem.loss, CustomLoss):
+        found.append(OddRow("label -1", direction, -1.0))
+    return found
+
+
+def _labels(problem: Problem, count: int, rng: np.random.Generator) -> Array:
+    loss: Any = problem.loss
+    if isinstance(loss, Softmax):
+        return rng.integers(0, loss.classes, count).astype(np.float64)
+    bound = getattr(loss, "label_bound", None)
+    if bound is not None or loss.kind == "huber":
+        return rng.uniform(-1.0, 1.0, count) * min(1.0, bound or 1.0)
+    return rng.integers(0, 2, count).astype(np.float64)

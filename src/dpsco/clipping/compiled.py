@@ -1,0 +1,366 @@
+"""Linear models at the speed of memory: compiled kernels over dense or sparse rows, in threads.
+
+The same contract and the same answers as ``LinearOracle``: within 1e-12 of it for float64 rows, 1e-5 for float32 rows,
+whose scores and sums are float32 (clipping/kernels/dense.py counts the error). Bits do not depend on the number of
+threads or on how a batch is cut into chunks: with a grid, sums are exact in any order; without, each unit of rows has a
+sum of its own, and these are added in order.
+Cost: the rows are read once; compiling takes some seconds on the first use on a machine, loading the compiled code
+half a second in each process after that.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsco.clipping.linear import LinearOracle
+from dpsco.clipping.softmax import SoftmaxOracle
+from dpsco.parallel import available_threads, team
+from dpsco.problem.losses import Loss
+from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Query, chunk_multiple, to_grid
+from dpsco.rows.csr import CsrRows, is_sparse
+
+__all__ = ["FusedOracle", "ask_of", "finest_grid", "flat", "row_type"]
+
+_PIECE_BYTES = 8 << 20
+_GRAIN_BYTES = 1 << 18
+_ALONE_BYTES = 3 << 20
+"""Rounds of fewer bytes are over before a second thread wakes up."""
+_COPIED_BYTES = 1 << 21
+_PIECE_VALUES = 1 << 20
+_USES = 4
+_PATIENCE = 1.0
+_FLOAT32_RANGE = 2.0**60
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_INDICES = (np.dtype(np.int32), np.dtype(np.int64))
+
+_LOADED: set[Any] = set()
+_MEMORY = threading.local()
+_ZEROS: dict[int, deque[Array]] = {}
+
+
+class _Sums:
+    """Where threads add up: sums on the grid are exact in any order, so a thread keeps one; others stay apart."""
+
+    def __init__(self, size: int, threads: int, *, exact: bool, origin: float) -> None:
+        self.size, self.exact, self._origin = size, exact, origin
+        self.tallies = np.zeros((threads, 8), np.int64)
+        """Rows clipped, rows zeroed; each thread in a cache line of its own."""
+        self._own: list[Array | None] = [None] * threads
+
+    def of(self, thread: int) -> Array:
+        """The sum of ``thread``, in one row."""
+        own = self._own[thread]
+        if own is None:
+            own = self._own[thread] = _borrow(self.size)
+            if self._origin:
+                own.fill(self._origin)
+        return own
+
+    def add_to(self, answer: Clipped, grid: float) -> None:
+        """Add the threads' sums, rounded to the grid: they may be on a finer one."""
+        owns = [own for own in self._own if own is not None]
+        for own in owns if self._origin else ():
+            own -= self._origin
+        for own in owns[1:]:
+            owns[0] += own
+        for own in owns[:1]:
+            answer.total += to_grid(own[0], grid)
+        for own in owns:
+            _give_back(own)
+        clipped, zeroed, *_ = self.tallies.sum(axis=0).tolist()
+        answer.clipped_rows += clipped
+        answer.zeroed_rows += zeroed
+
+
+def _borrow(size: int) -> Array:
+    """Zeros that an earlier round has left: fresh memory of 1e5 numbers costs the system more than filling it."""
+    try:
+        return _ZEROS[size].pop()
+    except (KeyError, IndexError):
+        return np.zeros((1, size))
+
+
+def _give_back(sums: Array) -> None:
+    sums.fill(0.0)  # they were sensitive
+    if len(_ZEROS) > 4:
+        _ZEROS.clear()
+    _ZEROS.setdefault(sums.size, deque(maxlen=64)).append(sums)
+
+
+class _Kernel(NamedTuple):
+    """A kernel prepared for one query and one kind of rows."""
+
+    ready: Callable[[Any, NDArray[Any]], tuple[Any, ...] | None]
+    """Rows and labels in the kernel's arrays without a copy, if they are so already."""
+    copied: Callable[[Any, NDArray[Any]], tuple[Any, ...]]
+    """The same, by a copy if need be."""
+    run: Callable[..., None]
+    """(arrays, edges, counter, out, tallies): take pieces until none is left."""
+    unit: int
+    grain: int
+    most: int
+    """Rows of the shortest and of the longest piece."""
+    most_copied: int
+    origin: float = 0.0
+    """What sums begin with."""
+
+
+@dataclass(frozen=True)
+class FusedOracle:
+    """``LinearOracle``, compiled. ``slope(score, label)`` may be any function that numba compiles; it is not cached."""
+
+    loss: Loss
+    intercept: bool = False
+    slope: Callable[[float, float], float] | None = None
+    threads: int | None = None
+
+    def answer(self, query: Query, batch: Batch) -> Clipped:
+        plain = LinearOracle(self.loss, self.intercept, self.slope)
+        if query.rowwise:  # one row a block: the plain path does it, and a row's bits there depend on it alone
+            return plain.answer(query, batch)
+        if self.loss.outputs > 1:
+            return SoftmaxOracle(self.loss, self.intercept, self.threads).answer(query, batch)
+        size = query.points[0].size
+        threads = self.threads or (1 if 8 * query.size * size < _ALONE_BYTES else available_threads())
+        exact, answer = query.grid > 0.0, Clipped(np.zeros(size), 0)
+        prepared: dict[Any, tuple[_Kernel, _Sums]] = {}
+        with team(threads) as share:
+            for features, labels in batch.chunks:
+                rows: Any = CsrRows.of(features) if is_sparse(features) else features
+                if isinstance(rows, CsrRows) and not _one_block(query, answer.rows + len(labels)):
+                    answer.add(plain.answer(query, Batch(batch.step, [(features, labels)])))
+                    continue
+                kind = type(rows), rows.dtype
+                if kind not in prepared:
+                    kernel = self._prepare(query, rows, exact)
+                    prepared[kind] = kernel, _Sums(size, threads, exact=exact, origin=kernel.origin)
+                kernel, sums = prepared[kind]
+                for start, stop in _spans(len(labels), kernel, threads, exact):
+                    left = max(stop - start, query.size - answer.rows)
+                    job = _Pieces(kernel, rows[start:stop], labels[start:stop], sums, left, threads)
+                    share(job, functools.partial(job.add_to, answer))
+                    answer.rows += stop - start
+        for _, sums in prepared.values():
+            sums.add_to(answer, query.grid)
+        return answer
+
+    def _prepare(self, query: Query, rows: Any, exact: bool) -> _Kernel:
+        dtype = row_type(rows.dtype, query)
+        kernel = (self._sparse if isinstance(rows, CsrRows) else self._dense)(query, dtype, rows, exact)
+        if (self.slope, type(rows), dtype) not in _LOADED:
+            self._load(kernel, rows[:0])
+            _LOADED.add((self.slope, type(rows), dtype))
+        return kernel
+
+    def _dense(self, query: Query, dtype: np.dtype[Any], rows: NDArray[Any], exact: bool) -> _Kernel:
+        from dpsco.clipping.kernels import dense as kernels
+
+        width, itemsize = rows.shape[1], dtype.itemsize
+        size, kernel = kernels.padded(width + self.intercept, itemsize), self._kernel("dense")
+        points = np.zeros((2, size), dtype)
+        for j, point in enumerate((query.points[0], query.points[-1])):
+            points[j, : point.size] = point
+        unit, block, step = chunk_multiple(width), kernels.block_rows(itemsize), kernels.tile_rows(width, itemsize)
+        ask, points = self._ask(query, width, itemsize == 4), points.ravel()
+
+        def ready(rows: NDArray[Any], labels: NDArray[Any]) -> tuple[Any, ...] | None:
+            same = rows.dtype == dtype and rows.flags.c_contiguous
+            return copied(rows, labels) if same and _is_flat(labels) else None
+
+        def copied(rows: NDArray[Any], labels: NDArray[Any]) -> tuple[Any, ...]:
+            return flat(rows, dtype), flat(labels, _FLOAT64)
+
+        def run(arrays: Any, edges: Any, counter: Any, out: Array, tallies: Any) -> None:
+            kernel(ask, arrays[0], width, arrays[1], points, edges, counter, unit, block, step, out, tallies)
+
+        grain = block if exact else unit
+        grain, most, most_copied = (
+            max(1, size // (width * itemsize * grain)) * grain for size in (_GRAIN_BYTES, _PIECE_BYTES, _COPIED_BYTES)
+        )
+        return _Kernel(ready, copied, run, unit, grain, most, most_copied)
+
+    def _sparse(self, query: Query, dtype: np.dtype[Any], rows: CsrRows, exact: bool) -> _Kernel:
+        width, kernel = rows.shape[1], self._kernel("sparse")
+        from dpsco.clipping.kernels.sparse import origin
+
+        grid = finest_grid(query)
+        ask = self._ask(replace(query, grid=grid), width, False)
+        points = np.zeros((width + 1, 2), dtype)
+        for j, point in enumerate((query.points[0], query.points[-1])):
+            points[: point.size, j] = point
+        points = points.ravel()
+
+        def ready(rows: CsrRows, labels: NDArray[Any]) -> tuple[Any, ...] | None:
+            same = rows.data.dtype == dtype and rows.indices.dtype == rows.indptr.dtype
+            return copied(rows, labels) if same and rows.indices.dtype in _INDICES and _is_flat(labels) else None
+
+        def copied(rows: CsrRows, labels: NDArray[Any]) -> tuple[Any, ...]:
+            return *(flat(part, part.dtype) for part in _standard(rows, dtype)), flat(labels, _FLOAT64)
+
+        def run(arrays: Any, edges: Any, counter: Any, out: Array, tallies: Any) -> None:
+            kernel(ask, *arrays, points, _zeros(width), edges, counter, CHUNK_ROWS, out, tallies)
+
+        if not exact:
+            return _Kernel(ready, copied, run, CHUNK_ROWS, CHUNK_ROWS, CHUNK_ROWS, CHUNK_ROWS)
+        # Each piece fetches points and sums into the cache anew: it should use them several times.
+        grain = min(CHUNK_ROWS, max(256, _USES * width // rows.mean_width))
+        longest = max(4 * grain, _PIECE_VALUES // rows.mean_width)
+        return _Kernel(ready, copied, run, CHUNK_ROWS, grain, longest, longest, origin(grid))
+
+    def _ask(self, query: Query, width: int, single: bool) -> Array:
+        from dpsco.clipping.kernels.slopes import CUSTOM, KINDS
+
+        kind = CUSTOM if self.slope is not None else KINDS[self.loss.kind]
+        parameter = getattr(self.loss, "label_bound", getattr(self.loss, "width", 0.0))
+        return ask_of(query, width, single, kind=kind, parameter=parameter, intercept=self.intercept)
+
+    def _load(self, kernel: _Kernel, nothing: Any) -> None:
+        """Load or compile a kernel by a call without rows, once in a process; say so if it takes long."""
+        message = "dpsco: compiling kernels for this machine; later processes find them in the cache."
+        timer = threading.Timer(_PATIENCE, logging.getLogger("dpsco").warning, (message,))
+        timer.daemon = True
+        timer.start()
+        arrays, edges = kernel.copied(nothing, np.empty(0)), np.zeros(1, np.int64)
+        kernel.run(arrays, edges, np.zeros(1, np.int64), np.zeros((1, 1)), np.zeros(8, np.int64))
+        timer.cancel()
+
+    def _kernel(self, name: str) -> Any:
+        from dpsco.clipping.kernels.custom import kernels
+
+        return kernels(self.slope)[name]
+
+
+class _Pieces:
+    """Rows of a chunk, cut into pieces that threads take one after the other; shorter towards the end of the round."""
+
+    def __init__(self, kernel: _Kernel, rows: Any, labels: NDArray[Any], sums: _Sums, left: int, threads: int) -> None:
+        self._kernel, self._rows, self._labels, self._sums = kernel, rows, labels, sums
+        self._arrays = kernel.ready(rows, labels)
+        most = kernel.most if self._arrays is not None else kernel.most_copied
+        self._edges = _edges(len(labels), left, kernel.grain, most, threads)
+        self._counter, self._next = np.zeros(1, np.int64), itertools.count()
+        self._apart = None if sums.exact else np.zeros((-(-len(labels) // kernel.unit), sums.size))
+
+    def __call__(self, thread: int) -> None:
+        kernel, edges, tallies = self._kernel, self._edges, self._sums.tallies[thread]
+        out = self._sums.of(thread) if self._apart is None else self._apart
+        if self._arrays is not None:
+            kernel.run(self._arrays, edges, self._counter, out, tallies)
+            return
+        while (i := next(self._next)) < len(edges) - 1:
+            start, stop = int(edges[i]), int(edges[i + 1])
+            arrays = kernel.copied(self._rows[start:stop], self._labels[start:stop])
+            own = out if self._apart is None else out[start // kernel.unit :]
+            kernel.run(arrays, np.array([0, stop - start]), np.zeros(1, np.int64), own, tallies)
+
+    def add_to(self, answer: Clipped) -> None:
+        """Add the sums that stayed apart, in their order."""
+        for total in () if self._apart is None else self._apart:
+            answer.total += total
+
+
+def finest_grid(query: Query) -> float:
+    """The grid that sparse rows of a round are summed on: the finest on which their sums are exact in any order."""
+    from dpsco.clipping.kernels.sparse import finest
+
+    if query.grid == 0.0 or math.isinf(query.clip):
+        return query.grid
+    return finest(query.size, query.clip)
+
+
+def _one_block(query: Query, rows: int) -> bool:
+    """Whether sparse rows can be summed as one block: ``rows`` of them so far, and no more than the public number."""
+    # In few rows, how much there is to do is not public; and more than 2^50 steps of the grid are not summed exactly.
+    return query.size >= CHUNK_ROWS and (query.grid == 0.0 or (rows <= query.size and finest_grid(query) <= query.grid))
+
+
+def _spans(rows: int, kernel: _Kernel, threads: int, exact: bool) -> Iterator[tuple[int, int]]:
+    """A chunk at once, or as many units as threads: sums that stay apart are not to fill the memory."""
+    size = rows if exact else 2 * threads * kernel.unit
+    for start in range(0, rows, max(1, size)):
+        yield start, min(start + size, rows)
+
+
+@functools.lru_cache(maxsize=64)
+def _edges(rows: int, left: int, grain: int, most: int, threads: int) -> NDArray[np.int64]:
+    """Cuts of ``rows`` rows, ``left`` of the round to go: a share of those for each piece, so that all end together.
+
+    Kept, since rounds are alike; kernels only read them.
+    """
+    edges = [0]
+    while (at := edges[-1]) < rows:
+        size = min(most, max(grain, (left - at) // (2 * threads * grain) * grain))
+        edges.append(min(at + size, rows))
+    return np.array(edges)
+
+
+def ask_of(query: Query, width: int, single: bool, *, kind: int, parameter: float, intercept: bool) -> Array:
+    """The query in a kernel's numbers (kernels/slopes.py), with the margins of float32 (``single``) or float64."""
+    from dpsco.clipping.kernels.slopes import LEAST_FACTOR, Ask
+
+    weight_0, weight_1 = (float(weight) for weight in (*query.weights, 0.0)[:2])
+    margin = 2.0**-19 if single else (width + 32) * 2.0**-53
+    low, high = (2.0**-70, 2.0**100) if single else (1e-250, 1e250)
+    clip, least = float(query.clip), 2.0**-100 if single else LEAST_FACTOR
+    facts = kind, float(parameter), intercept, weight_0, weight_1
+    return np.array(Ask(*facts, clip, clip * (1.0 - margin), query.grid, low, high, least, single))
+
+
+def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:
+    """float32 for rows that float32 holds exactly, if clip and points are far from the ends of its range."""
+    if not np.can_cast(given, np.float32, "safe"):
+        return _FLOAT64
+    size = max(max(float(point.max(initial=0.0)), -float(point.min(initial=0.0))) for point in query.points)
+    fits = size < _FLOAT32_RANGE and (1 / _FLOAT32_RANGE <= query.clip <= _FLOAT32_RANGE or math.isinf(query.clip))
+    return _FLOAT32 if fits else _FLOAT64
+
+
+def _is_flat(array: NDArray[Any]) -> bool:
+    return array.dtype == _FLOAT64 and array.flags.c_contiguous
+
+
+def flat(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers in one row, C order and native; without a copy if they are so already.
+
+    Kernels only read. An alias without the read-only mark spares a second compilation for memory-mapped files.
+    """
+    flat = np.ascontiguousarray(array, dtype=dtype).reshape(-1)
+    return flat if flat.flags.writeable or not flat.size else np.asarray(_Alias(flat))
+
+
+class _Alias:
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array  # keeps the memory alive
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+def _standard(features: CsrRows, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Values, indices and row ends in types the kernel knows, without a copy where they are."""
+    if features.data.dtype != dtype:
+        start = features.indptr[0]
+        span = slice(start, features.indptr[-1])
+        features = CsrRows(
+            features.data[span].astype(dtype), features.indices[span], features.indptr - start, features.shape[1]
+        )
+    wide = np.int32 if features.indices.dtype == features.indptr.dtype == np.int32 else np.int64
+    return features.data, features.indices.astype(wide, copy=False), features.indptr.astype(wide, copy=False)
+
+
+def _zeros(width: int) -> Array:
+    """This thread's working memory of the sparse kernel, which leaves it zero."""
+    if getattr(_MEMORY, "width", None) != width:
+        _MEMORY.width, _MEMORY.zeros = width, np.zeros(width)
+    zeros: Array = _MEMORY.zeros
+    return zeros

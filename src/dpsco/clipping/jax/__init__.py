@@ -1,0 +1,5 @@
+"""Oracles of losses written in JAX."""
+
+from dpsco.clipping.jax.oracle import JaxOracle
+
+__all__ = ["JaxOracle"]

@@ -1,0 +1,101 @@
+"""First half of an answer: for each row the few numbers that its weighted difference is made of.
+
+With phi(delta) = sum_j w_j f(x_j + delta, d), the weighted difference of a row d is grad phi(0): one derivative of one
+function, whatever the number of points. Leaves with a rule get no delta. Their equation gets a tap for each point
+instead, and the derivatives by the taps are the weighted signals u_j = w_j g_j. With the activations a_j
+
+    sum_j u_j' a_j = (sum_j u_j)' a_0 + sum_{j>0} u_j' (a_j - a_0),
+
+and the right-hand side is kept: where x_0 and x_1 are close its terms are as small as the difference itself, while
+those on the left are eta_t times a gradient and cancel.
+
+Guarantee: what a row gives depends on that row, its place in the block and the query alone: rows are independent under
+``vmap``, and a row that is not finite is replaced by zeros before anything is computed.
+Cost: a forward and a backward pass for each point, without the gradients of leaves that have a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr
+
+from dpsco.clipping.jax.ghost_rules import Gathered, Product, Rule, Whole
+from dpsco.clipping.jax.tracing import run
+
+__all__ = ["Factors", "factors_of_row", "factors_of_rows", "is_outer", "screened"]
+
+Factors = list[Any]
+"""For each leaf: ``Whole`` and formed products: the difference itself; outer products: ([G_s], [A_s]), each (T, .);
+``Gathered``: (signals, places)."""
+
+
+def is_outer(rule: Rule, points: int) -> bool:
+    """Whether the norm of a product is cheaper from its factors than from the product itself."""
+    if not isinstance(rule, Product):
+        return False
+    terms = rule.positions * (points if rule.moving else 1)
+    return terms * (rule.outputs + rule.inputs) < rule.outputs * rule.inputs
+
+
+def screened(features: Any, labels: Any, count: Any) -> tuple[Any, Any, Any]:
+    """Rows with those that are not finite, or beyond ``count``, set to 0, and which ones are left."""
+    finite = jnp.isfinite(labels) & jnp.all(jnp.isfinite(features.reshape(len(labels), -1)), axis=1)
+    usable = finite & (jnp.arange(len(labels)) < count)
+    wide = usable.reshape(-1, *(1,) * (features.ndim - 1))
+    zero = jnp.zeros((), features.dtype)
+    return jnp.where(wide, features, zero), jnp.where(usable, labels, jnp.zeros((), labels.dtype)), usable
+
+
+def factors_of_rows(
+    closed: ClosedJaxpr, rules: Sequence[Rule], points: Any, weights: Any, features: Any, labels: Any, count: Any
+) -> tuple[Factors, Any]:
+    """Factors of every row of a block, with a leading axis of rows, and which rows count."""
+    features, labels, usable = screened(features, labels, count)
+    rows: Any = jax.vmap(lambda a, y: factors_of_row(closed, rules, points, weights, a, y))
+    return rows(features, labels), usable
+
+
+def factors_of_row(
+    closed: ClosedJaxpr, rules: Sequence[Rule], points: Any, weights: Any, features: Any, label: Any
+) -> Factors:
+    """Factors of one row; ``points[j]`` are the leaves at x_j, ``weights`` one number a point."""
+    tapped = [rule for rule in rules if not isinstance(rule, Whole)]
+    kept = {rule.equation: rule.operand for rule in tapped}
+    shapes = {k: closed.jaxpr.eqns[k].outvars[0].aval for k in kept}
+    whole = [rule.leaf for rule in rules if isinstance(rule, Whole)]
+
+    def phi(delta: list[Any], taps: list[dict[int, Any]]) -> Any:
+        total, records = 0.0, []
+        for weight, leaves, tap in zip(weights, points, taps, strict=True):
+            moved = list(leaves)
+            for leaf, step in zip(whole, delta, strict=True):
+                moved[leaf] = moved[leaf] + step
+            value, record = run(closed, (*moved, features, label), tap, kept)
+            total = total + weight.astype(value.dtype) * value
+            records.append(record)
+        return total, records
+
+    delta = [jnp.zeros_like(points[0][leaf]) for leaf in whole]
+    taps = [{k: jnp.zeros(aval.shape, aval.dtype) for k, aval in shapes.items()} for _ in points]
+    (by_delta, by_taps), records = jax.grad(phi, argnums=(0, 1), has_aux=True)(delta, taps)
+    found = iter(by_delta)
+    return [next(found) if isinstance(rule, Whole) else _factors(rule, by_taps, records, len(points)) for rule in rules]
+
+
+def _factors(rule: Product | Gathered, by_taps: list[Any], records: list[Any], points: int) -> Any:
+    signals = [by_tap[rule.equation] for by_tap in by_taps]
+    inputs = [record[rule.equation] for record in records]
+    if isinstance(rule, Gathered):
+        return sum(signals[1:], signals[0]).reshape(rule.positions, rule.width), inputs[0].reshape(rule.positions)
+    u = [rule.signal(g) for g in signals]
+    total = sum(u[1:], u[0])
+    a = [rule.activation(x) for x in (inputs if rule.moving else inputs[:1])]
+    steps = [later - a[0] for later in a[1:]]
+    G, A = [total, *u[1 : len(a)]], [a[0], *steps]
+    if is_outer(rule, points):
+        return G, A
+    return sum(rule.product(g, x) for g, x in zip(G, A, strict=True))

@@ -1,0 +1,133 @@
+"""Any loss in JAX: rows in, one clipped sum out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpsco.clipping.jax.blocks import Form, blocks, form_of
+from dpsco.clipping.jax.factors import is_outer
+from dpsco.clipping.jax.ghost_rules import Rule, Whole
+from dpsco.clipping.jax.program import Program, block_rows, compiled, compiled_rowwise, traced
+from dpsco.clipping.jax.pytrees import Layout, x64
+from dpsco.errors import DataError, InvalidArgument
+from dpsco.query import Array, Batch, Clipped, Query
+from dpsco.rows.csr import is_sparse
+
+__all__ = ["JaxOracle"]
+
+
+class JaxOracle:
+    """Oracle of ``loss(params, (features, label))``, the loss of one row; made by ``dpsco.jax.oracle``.
+
+    Guarantee: the contract of ``dpsco.clipping.Oracle`` for any loss, in float32 and float64: clipped_sum.py counts.
+    Cost: about two ordinary passes where leaves have a rule (``describe`` says which), and ``memory`` bytes of
+    temporaries beside a few vectors of parameters; compiled once for each number of points a query has.
+    """
+
+    def __init__(self, loss: Callable[..., Any], params: Any, memory: int, *, ghost: bool = True) -> None:
+        self._loss, self._memory, self._ghost = loss, memory, ghost
+        self._layout = Layout.of(params)
+        self._start = self._layout.flat(params)
+        self._start.setflags(write=False)
+        self._traces: dict[Form, Any] = {}
+        self._programs: dict[Any, Program] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of parameters: ``dimension`` of the problem."""
+        return self._layout.size
+
+    @property
+    def start(self) -> Array:
+        """The initial parameters as one vector: ``start`` of ``train``."""
+        return self._start
+
+    def weights(self, model: Any) -> Any:
+        """The pytree of a trained model, or of a flat vector: structure, shapes and types as the parameters came."""
+        vector = np.asarray(getattr(model, "coef", model), dtype=np.float64)
+        if vector.shape != (self.size,):
+            raise InvalidArgument(f"Expected a model or a vector of {self.size} parameters, got shape {vector.shape}.")
+        return self._layout.tree_of(vector)
+
+    def answer(self, query: Query, batch: Batch) -> Clipped:
+        """The clipped sum of ``batch``."""
+        if query.points[0].size != self.size:
+            raise InvalidArgument(
+                f"Expected points of {self.size} parameters, got {query.points[0].size}. Plan with "
+                "Problem(loss=CustomLoss(...), dimension=oracle.size, ...)."
+            )
+        chunks = iter(batch.chunks)
+        first = next(chunks, None)
+        if first is None:  # nobody came
+            return Clipped(np.zeros(self.size), 0)
+        program = self._program(query, self._form(*first))
+        points = program.points_of(self._layout, query)
+        with x64(True):
+            totals = [jax.numpy.zeros(shape) for shape in self._layout.shapes]
+        rows, tallies = 0, []
+        for block in blocks(_chain(first, chunks), program.rows, self._form(*first)):
+            totals, *tally = program(points, query, totals, block)
+            rows += block.filled
+            tallies.append(tally)  # looked at in the end: the device need not wait for each block
+        total = np.concatenate([np.asarray(part).ravel() for part in totals])
+        shortened, counted = (sum(int(tally[k]) for tally in tallies) for k in (0, 1))
+        return Clipped(total, rows, clipped_rows=shortened, zeroed_rows=rows - counted)
+
+    def describe(self, example: tuple[Any, Any] | None = None) -> str:
+        """How each parameter's share of a norm is found, a line each.
+
+        ``example`` is one row (features, label) of the data's shape, of made-up values; it is not needed after the
+        first batch.
+        """
+        if example is not None:
+            features, labels = (np.asarray(part)[None] for part in example)
+            trace = self._trace(self._form(features, labels))
+        elif self._traces:
+            trace = next(reversed(self._traces.values()))
+        else:
+            raise InvalidArgument("Expected example=(features, label), one made-up row: no batch has been seen yet.")
+        names, shapes = self._layout.names, self._layout.shapes
+        width = max(len(name) for name in names)
+        return "\n".join(
+            f"{name:<{width}}  {shape!s:<18} {_words(rule)}"
+            for name, shape, rule in zip(names, shapes, trace[1], strict=True)
+        )
+
+    def _form(self, features: Any, labels: Any) -> Form:
+        if is_sparse(features):
+            raise DataError("Expected dense rows: a loss in JAX takes arrays. Pass X.toarray(), chunk by chunk.")
+        return form_of(features, labels, np.dtype(np.float64 if self._layout.double else np.float32))
+
+    def _trace(self, form: Form) -> Any:
+        if form not in self._traces:
+            self._traces[form] = traced(self._loss, self._layout, form, ghost=self._ghost)
+        return self._traces[form]
+
+    def _program(self, query: Query, form: Form) -> Program:
+        points = len(query.points)
+        key = form, points, query.size, query.rowwise
+        if key not in self._programs:
+            closed, rules = self._trace(form)
+            if query.rowwise:
+                rules = [Whole(leaf, "rows are rounded one by one") for leaf in range(len(rules))]
+            rows = block_rows(closed, rules, points, self._memory, query.size)
+            make = compiled_rowwise if query.rowwise else compiled
+            self._programs[key] = make(closed, rules, points, rows, double=self._layout.double)
+        return self._programs[key]
+
+
+def _chain(first: Any, rest: Any) -> Any:
+    yield first
+    yield from rest
+
+
+def _words(rule: Rule) -> str:
+    if isinstance(rule, Whole):
+        return f"formed for each row: {rule.reason}"
+    if is_outer(rule, 2) or rule.kind == "embedding":
+        return f"{rule.kind}: norm from signals and activations, never formed"
+    return f"{rule.kind}: formed for each row as signals times activations, the smaller of the two ways"

@@ -1,0 +1,134 @@
+"""A loss compiled for rows of one form, queries of one number of points and blocks of one size.
+
+Two compiled functions, not one: the second reads what the first has written to memory, so that the numbers a norm is
+taken of are the numbers that are added up. In one function the compiler may compute them twice and round them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr
+
+from dpsco.clipping.jax.blocks import Block, Form
+from dpsco.clipping.jax.clipped_sum import add_block, largest_block
+from dpsco.clipping.jax.factors import factors_of_row, factors_of_rows, is_outer, screened
+from dpsco.clipping.jax.ghost_rules import Gathered, Product, Rule, Whole, rules_of
+from dpsco.clipping.jax.pytrees import Layout, x64
+from dpsco.clipping.jax.tracing import flat_jaxpr, shaped
+from dpsco.query import Query
+
+__all__ = ["Program", "block_rows", "compiled", "compiled_rowwise", "traced"]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """``factors`` and ``add``, compiled on their first call."""
+
+    rows: int
+    double: bool
+    factors: Callable[..., Any]
+    add: Callable[..., Any]
+
+    def points_of(self, layout: Layout, query: Query) -> Any:
+        """The leaves at each point of ``query``, on the device."""
+        with x64(self.double):
+            return [[jax.numpy.asarray(part) for part in layout.parts(point)] for point in query.points]
+
+    def __call__(self, points: Any, query: Query, totals: Any, block: Block) -> tuple[Any, Any, Any]:
+        with _silent(), x64(self.double):
+            weights = np.asarray(query.weights, np.float64 if self.double else np.float32)
+            found = self.factors(points, list(weights), block.features, block.labels, block.filled)
+        with _silent(), x64(True):
+            return self.add(totals, *found, np.float64(query.clip), np.float64(query.grid))
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """``jax_debug_nans`` off, if the process has it on: an error that depends on a row is an output."""
+    with jax.debug_nans(False), jax.debug_infs(False):
+        yield
+
+
+def traced(loss: Callable[..., Any], layout: Layout, form: Form, *, ghost: bool) -> tuple[ClosedJaxpr, list[Rule]]:
+    """The equations of ``loss`` on a row of ``form``, and a rule for each leaf; ``ghost=False`` forms all gradients."""
+
+    def flat(*inputs: Any) -> Any:
+        return loss(jax.tree.unflatten(layout.tree, inputs[:-2]), (inputs[-2], inputs[-1]))
+
+    with x64(layout.double):
+        leaves = [shaped(s, d) for s, d in zip(layout.shapes, layout.dtypes, strict=True)]
+        row = shaped(form.shape, form.features), shaped((), form.labels)
+        closed = flat_jaxpr(flat, *leaves, *row)
+    if ghost:
+        return closed, rules_of(closed, len(leaves))
+    return closed, [Whole(leaf, "gradients are formed for every row") for leaf in range(len(leaves))]
+
+
+def block_rows(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, memory: int, size: int) -> int:
+    """Rows of a block: within ``memory`` bytes and the summation bound, and as even as ``size`` rows allow.
+
+    Decided by public numbers alone.
+    """
+    values = sum(_bytes(var.aval) for equation in closed.jaxpr.eqns for var in equation.outvars)
+    needed, terms = 2 * points * values, 1
+    for rule in rules:
+        leaf = closed.jaxpr.invars[rule.leaf].aval
+        if isinstance(rule, Gathered):
+            needed += rule.positions * (rule.width * (leaf.dtype.itemsize + 16) + 8 * rule.positions)
+            terms = max(terms, rule.positions)
+        elif isinstance(rule, Product):
+            copies = points if rule.moving else 1
+            unfolded = copies * rule.positions * rule.inputs
+            needed += unfolded * 2 * leaf.dtype.itemsize
+            if is_outer(rule, points):
+                needed += 8 * (unfolded + copies * rule.positions * (rule.outputs + rule.positions))
+                terms = max(terms, copies * rule.positions)
+            else:
+                needed += (leaf.dtype.itemsize + 8) * rule.outputs * rule.inputs
+        else:
+            needed += (leaf.dtype.itemsize + 8) * leaf.size
+    most = 1 << (max(1, min(memory // needed, largest_block(terms))).bit_length() - 1)
+    even = -(-size // -(-size // most))
+    return int(min(most, -(-even // 8) * 8))
+
+
+def compiled(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, rows: int, *, double: bool) -> Program:
+    """The program for blocks of ``rows`` rows, summed together."""
+
+    def factors(at: Any, weights: Any, features: Any, labels: Any, count: Any) -> Any:
+        return factors_of_rows(closed, rules, at, weights, features, labels, count)
+
+    def add(totals: Any, found: Any, usable: Any, clip: Any, grid: Any) -> Any:
+        return add_block(rules, points, totals, found, usable, clip, grid)
+
+    return Program(rows, double, jax.jit(factors), jax.jit(add, donate_argnums=0))
+
+
+def compiled_rowwise(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, rows: int, *, double: bool) -> Program:
+    """The program for rows rounded one by one: a loop whose body knows neither a row's place nor its neighbours."""
+
+    def factors(at: Any, weights: Any, features: Any, labels: Any, count: Any) -> Any:
+        features, labels, usable = screened(features, labels, count)
+        return lax.map(lambda row: factors_of_row(closed, rules, at, weights, *row), (features, labels)), usable
+
+    def add(totals: Any, found: Any, usable: Any, clip: Any, grid: Any) -> Any:
+        def one(totals: Any, row: Any) -> Any:
+            alone, counts = jax.tree.map(lambda part: part[None], row)
+            totals, over, kept = add_block(rules, points, totals, alone, counts, clip, grid)
+            return totals, (over, kept)
+
+        totals, (over, kept) = lax.scan(one, totals, (found, usable))
+        return totals, over.sum(), kept.sum()
+
+    return Program(rows, double, jax.jit(factors), jax.jit(add, donate_argnums=0))
+
+
+def _bytes(aval: Any) -> int:
+    return int(getattr(aval, "size", 0)) * int(getattr(getattr(aval, "dtype", None), "itemsize", 0))

@@ -1,0 +1,290 @@
+"""Dense rows, one read of memory: two scores and the norm, the factor, the sum, while the rows are in the cache.
+
+For each tile of rows: scores in vectors of 64 bytes, four rows abreast; factors (slopes.py); then, eight at a time,
+
+    sum_j <- fma(c_3, a_3j, .. fma(c_0, a_0j, sum_j)) + fma(c_7, a_7j, .. fma(c_4, a_4j, 0)).
+
+Threads take pieces of rows from one counter until none is left, so they end together however late one of them began.
+
+Guarantee
+    * |c_i| ||a_i|| <= clip in exact arithmetic. float32: each lane adds at most SEGMENT/16 + 1 squares and its total
+      four times more before float64 takes over, so ||a||^2 is within 38 2^-24 and c within 2^-24 of exact: MARGIN is
+      32 2^-24. Squares outside [2^-70, 2^100] and factors below 2^-100 make the row careful: float64, scaled by a
+      power of two. float64: margin (width + 32) 2^-53.
+    * A block sum has an error of at most rows gamma_(rows + 1) clip: 64 float32 rows 2.5e-4, 256 float64 rows 7e-12.
+    * A row that does not count adds nothing at all, so what it holds cannot reach another row's bits.
+Cost: the rows come from memory once; 12 float32 or 7 float64 elements a nanosecond of compute on one 3 GHz core.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dpsco.clipping.kernels.simd import BYTES, add_totals, claim, fma, lanes, load, load_some, prefetch, spread, store
+from dpsco.clipping.kernels.slopes import CAREFUL, FAST, INNER, OPTIONS, TILE, as_ask, careful_factor, factors, new_tile
+
+__all__ = ["block_rows", "dense", "four_scores", "padded", "tile_rows"]
+
+SEGMENT = 512
+"""Columns summed in the type of the rows before the sum goes on in float64."""
+
+_TILE_BYTES = 1 << 17
+
+AHEAD = 512
+"""Vectors (32 KB) by which rows are fetched ahead of their scores, and a tile by which they are while sums are made:
+hardware follows neither four rows abreast nor the second look at a tile, and half of the bandwidth is lost without."""
+
+
+def block_rows(itemsize: int) -> int:
+    """Rows whose sum is rounded to the grid together."""
+    return 64 if itemsize == 4 else 256
+
+
+def tile_rows(width: int, itemsize: int) -> int:
+    """Rows that wait in the cache for their factors."""
+    return max(8, min(TILE, _TILE_BYTES // (width * itemsize) // 8 * 8))
+
+
+def padded(width: int, itemsize: int) -> int:
+    """Entries of a vector that may be read 64 bytes at a time."""
+    return -(-width * itemsize // BYTES) * BYTES // itemsize
+
+
+@njit(forceinline=True, **INNER)
+def four_scores(
+    rows: Any, b0: int, b1: int, b2: int, b3: int, width: int, points: Any, stride: int, out: Any, k: int
+) -> None:
+    """Add <a, x_0>, <a, x_1>, ||a||^2 of the rows that start at b0 .. b3 to out[k : k + 4] of each third of ``out``."""
+    whole = width - width % lanes(rows)
+    start = 0
+    while True:
+        stop = min(whole, start + SEGMENT)
+        s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = q0 = q1 = q2 = q3 = spread(points[0] - points[0])
+        j = start
+        while j < stop:  # range(start, stop, step) divides to count its steps, which costs as much as a short row
+            for r in range(4):
+                prefetch(rows, b0 + AHEAD * lanes(rows) + 4 * j + r * lanes(rows))
+            u, v = load(points, j), load(points, stride + j)
+            a = load(rows, b0 + j)
+            s0, t0, q0 = fma(a, u, s0), fma(a, v, t0), fma(a, a, q0)
+            a = load(rows, b1 + j)
+            s1, t1, q1 = fma(a, u, s1), fma(a, v, t1), fma(a, a, q1)
+            a = load(rows, b2 + j)
+            s2, t2, q2 = fma(a, u, s2), fma(a, v, t2), fma(a, a, q2)
+            a = load(rows, b3 + j)
+            s3, t3, q3 = fma(a, u, s3), fma(a, v, t3), fma(a, a, q3)
+            j += lanes(rows)
+        if stop == whole and whole < width:
+            m = width - whole
+            u, v = load(points, j), load(points, stride + j)
+            a = load_some(rows, b0 + j, m)
+            s0, t0, q0 = fma(a, u, s0), fma(a, v, t0), fma(a, a, q0)
+            a = load_some(rows, b1 + j, m)
+            s1, t1, q1 = fma(a, u, s1), fma(a, v, t1), fma(a, a, q1)
+            a = load_some(rows, b2 + j, m)
+            s2, t2, q2 = fma(a, u, s2), fma(a, v, t2), fma(a, a, q2)
+            a = load_some(rows, b3 + j, m)
+            s3, t3, q3 = fma(a, u, s3), fma(a, v, t3), fma(a, a, q3)
+        add_totals(out, k, s0, s1, s2, s3)
+        add_totals(out, TILE + k, t0, t1, t2, t3)
+        add_totals(out, 2 * TILE + k, q0, q1, q2, q3)
+        start = stop
+        if stop == whole:
+            return
+
+
+@njit(forceinline=True, **INNER)
+def add_eight(rows: Any, b: int, at: Any, c: Any, k: int, width: int, total: Any, ahead: int) -> None:
+    """total <- total + sum of c[k + r] a over the eight rows that start at b + at[k + r]; prefetches from ``ahead``."""
+    whole = width - width % lanes(rows)
+    c0, c1, c2, c3 = spread(c[k]), spread(c[k + 1]), spread(c[k + 2]), spread(c[k + 3])
+    c4, c5, c6, c7 = spread(c[k + 4]), spread(c[k + 5]), spread(c[k + 6]), spread(c[k + 7])
+    b0, b1, b2, b3 = b + at[k], b + at[k + 1], b + at[k + 2], b + at[k + 3]
+    b4, b5, b6, b7 = b + at[k + 4], b + at[k + 5], b + at[k + 6], b + at[k + 7]
+    zero, one = spread(rows.dtype.type(0)), spread(rows.dtype.type(1))
+    j = 0
+    while j < whole:
+        for r in range(8):
+            prefetch(rows, ahead + 8 * j + r * lanes(rows))
+        v, w = load(total, j), zero
+        v, w = fma(c0, load(rows, b0 + j), v), fma(c4, load(rows, b4 + j), w)
+        v, w = fma(c1, load(rows, b1 + j), v), fma(c5, load(rows, b5 + j), w)
+        v, w = fma(c2, load(rows, b2 + j), v), fma(c6, load(rows, b6 + j), w)
+        v, w = fma(c3, load(rows, b3 + j), v), fma(c7, load(rows, b7 + j), w)
+        store(total, j, fma(w, one, v))
+        j += lanes(rows)
+    if whole < width:
+        m = width - whole
+        v, w = load(total, j), zero
+        v, w = fma(c0, load_some(rows, b0 + j, m), v), fma(c4, load_some(rows, b4 + j, m), w)
+        v, w = fma(c1, load_some(rows, b1 + j, m), v), fma(c5, load_some(rows, b5 + j, m), w)
+        v, w = fma(c2, load_some(rows, b2 + j, m), v), fma(c6, load_some(rows, b6 + j, m), w)
+        v, w = fma(c3, load_some(rows, b3 + j, m), v), fma(c7, load_some(rows, b7 + j, m), w)
+        store(total, j, fma(w, one, v))
+
+
+@njit(**INNER)
+def careful_row(ask: Any, rows: Any, row: int, width: int, points: Any, labels: Any, tile: Any, out: Any) -> Any:
+    """Add c a of one row in float64; (clipped, zeroed). The norm is taken of the row scaled by a power of two."""
+    at, stride = row * width, points.size // 2
+    largest = 1.0 if ask.intercept else 0.0
+    for j in range(width):
+        size = abs(np.float64(rows[at + j]))
+        if not (size < np.inf):
+            return 0, 1
+        largest = max(largest, size)
+    exponent = math.frexp(largest)[1]
+    scale = math.ldexp(1.0, -exponent) if exponent > -1000 else math.ldexp(1.0, 1000)
+    score_0, score_1, square = 0.0, 0.0, 0.0
+    for j in range(width):
+        a = np.float64(rows[at + j])
+        score_0 += a * np.float64(points[j])
+        score_1 += a * np.float64(points[stride + j])
+        square += (a * scale) * (a * scale)
+    if ask.intercept:
+        score_0, score_1, square = score_0 + points[width], score_1 + points[stride + width], square + scale * scale
+    c, over, zeroed = careful_factor(ask, tile, score_0, score_1, math.sqrt(square) / scale, labels, row, width)
+    if c != 0.0:
+        for j in range(width):
+            out[j] += c * np.float64(rows[at + j])
+        if ask.intercept:
+            out[width] += c
+    return over, zeroed
+
+
+@njit(**INNER)
+def flush(ask: Any, width: int, total: Any, extra: Any, careful: bool, out: Any, k: int) -> None:
+    """out[k] <- out[k] + round(block sum), and an empty block."""
+    steps = 1.0 / ask.grid if ask.grid > 0.0 else 0.0  # both are powers of two: exact
+    if ask.grid > 0.0 and not careful:
+        for j in range(width):
+            out[k, j] += np.rint(np.float64(total[j]) * steps) * ask.grid
+            total[j] = 0
+    else:
+        for j in range(width):
+            v = extra[j] + total[j]
+            out[k, j] += np.rint(v * steps) * ask.grid if ask.grid > 0.0 else v
+            total[j], extra[j] = 0, 0.0
+    if ask.intercept:
+        last = extra[width]
+        out[k, width] += np.rint(last * steps) * ask.grid if ask.grid > 0.0 else last
+        extra[width] = 0.0
+
+
+class Memory(NamedTuple):
+    """Working memory of one thread."""
+
+    total: Any
+    """The sum of the block so far, in the type of the rows."""
+    extra: Any
+    """What careful rows and the intercept add to it, in float64."""
+    tile: Any
+    every: Any
+    """Where each row of a tile begins."""
+    at: Any
+    chosen: Any
+    """Beginnings and factors of the rows of a tile that are added, where not all are."""
+
+
+@njit(**INNER)
+def take(
+    ask: Any,
+    rows: Any,
+    width: int,
+    labels: Any,
+    points: Any,
+    edges: Any,
+    counter: Any,
+    unit: int,
+    block: int,
+    step: int,
+    memory: Any,
+    out: Any,
+    tallies: Any,
+) -> None:
+    """Take pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left."""
+    total, extra, tile, every, at, chosen = memory
+    stride = points.size // 2
+    clipped, zeroed, careful = 0, 0, False
+    piece = claim(counter)
+    while piece < len(edges) - 1:
+        for start in range(edges[piece], edges[piece + 1], block):
+            end = min(start + block, edges[piece + 1])
+            for first in range(start, end, step):
+                count = min(step, end - first)
+                # Rows of the next tile, while they are of this piece: what comes after it is another thread's.
+                ahead = min(first + step, edges[piece + 1] - count)
+                tile.scores[:] = 0.0
+                for k in range(0, count, 4):
+                    b0, b1 = (first + k) * width, (first + min(k + 1, count - 1)) * width
+                    b2, b3 = (first + min(k + 2, count - 1)) * width, (first + min(k + 3, count - 1)) * width
+                    four_scores(rows, b0, b1, b2, b3, width, points, stride, tile.scores, k)
+                if ask.intercept:
+                    for k in range(count):
+                        tile.scores[k] += points[width]
+                        tile.scores[TILE + k] += points[stride + width]
+                        tile.scores[2 * TILE + k] += 1.0
+                used, over = factors(ask, tile, labels, first, count)
+                clipped += over
+                if used == count and count % 8 == 0:
+                    for k in range(0, count, 8):
+                        add_eight(rows, first * width, every, tile.factors, k, width, total, (ahead + k) * width)
+                    if ask.intercept:
+                        for k in range(count):
+                            extra[width] += tile.factors[k]
+                    continue
+                used = 0
+                for k in range(count):
+                    if tile.state[k] == FAST:
+                        at[used], chosen[used] = every[k], tile.factors[k]
+                        used += 1
+                        if ask.intercept:
+                            extra[width] += tile.factors[k]
+                    elif tile.state[k] == CAREFUL:
+                        over, zero = careful_row(ask, rows, first + k, width, points, labels, tile, extra)
+                        careful, clipped, zeroed = True, clipped + over, zeroed + zero
+                if used:
+                    for k in range(used, used + 8):  # whole groups of eight: 0 times the last row adds nothing
+                        at[k], chosen[k] = at[used - 1], 0.0
+                for k in range(0, used, 8):
+                    add_eight(rows, first * width, at, chosen, k, width, total, (ahead + k) * width)
+            flush(ask, width, total, extra, careful, out, (start // unit) % len(out))
+            careful = False
+        piece = claim(counter)
+    tallies[0] += clipped
+    tallies[1] += zeroed
+
+
+@njit(**OPTIONS)
+def dense(
+    asked: Any,
+    rows: Any,
+    width: int,
+    labels: Any,
+    points: Any,
+    edges: Any,
+    counter: Any,
+    unit: int,
+    block: int,
+    step: int,
+    out: Any,
+    tallies: Any,
+) -> None:
+    """Pieces of rows (``take``) until none is left.
+
+    Adds rounded block sums to ``out``, those of rows unit k .. unit (k + 1) to out[k], or all to its only row; and to
+    ``tallies`` how many rows were clipped, and how many counted as zero rows.
+    """
+    memory = Memory(
+        np.zeros(points.size // 2, rows.dtype),
+        np.zeros(width + 1),
+        new_tile(rows),
+        np.arange(TILE) * width,
+        np.zeros(TILE + 8, np.intp),
+        np.zeros(TILE + 8, rows.dtype),
+    )
+    take(as_ask(asked), rows, width, labels, points, edges, counter, unit, block, step, memory, out, tallies)

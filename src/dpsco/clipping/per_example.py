@@ -1,0 +1,60 @@
+"""Any loss: an oracle from a function that gives one row's gradient.
+
+Slow (a Python call per row and point) and general: privacy rests on the clipping here, not on the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpsco.clipping.bound import LARGEST_NORM, clip_scale, row_norms
+from dpsco.errors import DataError
+from dpsco.query import Array, Batch, Clipped, Query, to_grid
+
+__all__ = ["PerExample"]
+
+BLOCK_ROWS = 256
+
+
+@dataclass(frozen=True)
+class PerExample:
+    """Oracle of ``gradient(x, features, label)``: the gradient in x of one row's loss, a vector like x.
+
+    Guarantee: whatever the function returns for a row, that row moves the sum by at most the clip; a result
+    that is not finite counts as 0. The function must look at that row alone.
+    """
+
+    gradient: Callable[[Array, Any, Any], Any]
+
+    def answer(self, query: Query, batch: Batch) -> Clipped:
+        answer = Clipped(np.zeros(query.points[0].size), 0)
+        block = 1 if query.rowwise else BLOCK_ROWS
+        with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+            for features, labels in batch.chunks:
+                for start in range(0, len(labels), block):
+                    stop = min(start + block, len(labels))
+                    rows = np.stack([self._difference(query, features[i], labels[i]) for i in range(start, stop)])
+                    answer += _clipped_sum(query, rows)
+        return answer
+
+    def _difference(self, query: Query, features: Any, label: Any) -> Array:
+        total = np.zeros(query.points[0].size)
+        for weight, point in zip(query.weights, query.points, strict=True):
+            gradient = np.asarray(self.gradient(point, features, label), dtype=np.float64).ravel()
+            if gradient.size != total.size:
+                raise DataError(f"Expected the gradient function to return {total.size} numbers, got {gradient.size}.")
+            total += weight * gradient
+        return total
+
+
+def _clipped_sum(query: Query, rows: Array) -> Clipped:
+    lengths = row_norms(rows)
+    bad = ~(lengths <= LARGEST_NORM)
+    rows[bad], lengths[bad] = 0.0, 0.0
+    scale, over = clip_scale(lengths, query.clip, rows.shape[1])
+    total = to_grid(np.sum(rows * scale[:, None], axis=0), query.grid)
+    return Clipped(total, len(rows), clipped_rows=int(over.sum()), zeroed_rows=int(bad.sum()))

@@ -1,0 +1,269 @@
+"""An oracle from a PyTorch module and a loss.
+
+For each block of rows: a forward and a backward pass at each point of the query, which keep what entered each layer
+and what came back to its output; from these every row's norm, without its gradient (rules.py); the clipping factors;
+and the clipped sum in one product for each layer, the half of a backward pass that makes parameter gradients.
+Parameters without a rule have their per-example differences from ``torch.func`` (``phi`` in passes.py).
+
+Guarantee: the contract of oracles (clipping/oracle.py). A row's part of every pass depends on that row and on its place
+in the block alone: layers that mix rows are refused (checks.py), blocks are cut by position, rows that do not count are
+replaced and not removed, so that all shapes stay. What a model computes for a row, in whatever precision, is that
+row's vector; its norm and the factor are float64 and the rounding of the sum is counted (terms.py, clipping.py), so
+float32 models and fast matrix units change the model's gradients, never the bound. Under add-remove, where places
+shift, each row has a pass by itself.
+Cost: that of an ordinary forward and backward pass at each point, and norms; memory of ``memory`` bytes, about, and
+four vectors of parameters.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dpsco.clipping.torch.checks import check_layers
+from dpsco.clipping.torch.clipped_sum import BLOCK_ROWS, add_clipped, on_grid_
+from dpsco.clipping.torch.passes import LossFunction, calm, capture, per_example, row_by_row
+from dpsco.clipping.torch.structure import Structure, ghost_terms, rehearse
+from dpsco.clipping.torch.terms import Dense, Term
+from dpsco.clipping.torch.weights import Weights
+from dpsco.errors import DataError, InvalidArgument, positive_integer
+from dpsco.query import Array, Batch, Chunk, Clipped, Query
+from dpsco.rows.csr import is_sparse
+
+__all__ = ["TorchOracle", "oracle"]
+
+Tensor = Any
+MEMORY = 1 << 28
+LARGEST_PASS = 1024
+
+
+def oracle(
+    model: Any,
+    loss: LossFunction,
+    *,
+    memory: int = MEMORY,
+    inputs: Any = None,
+    labels: Any = None,
+    ghost: bool = True,
+) -> TorchOracle:
+    """The oracle of ``model``, an ``nn.Module``, and ``loss(outputs, labels)``.
+
+    ``loss``
+        one number for each row (``reduction="none"``), or one number, which is then asked row by row.
+    ``memory``
+        bytes that a pass may take, about.
+    ``inputs``, ``labels``
+        types that rows and labels are turned into: the model's own for rows (``torch.int64`` for embeddings); for
+        labels ``torch.int64`` if they come as integers, the model's own if not.
+    ``ghost``
+        False sends every parameter through ``vmap``.
+
+    The model is copied; training never changes it. Parameters with ``requires_grad=False`` stay as they are.
+    """
+    return TorchOracle(model, loss, memory=memory, inputs=inputs, labels=labels, ghost=ghost)
+
+
+class TorchOracle:
+    """Made by ``dpsco.torch.oracle``; ``size`` and ``start`` for the problem and ``train``, ``load`` for afterwards."""
+
+    def __init__(self, model: Any, loss: LossFunction, *, memory: int, inputs: Any, labels: Any, ghost: bool) -> None:
+        if not isinstance(model, torch.nn.Module):
+            raise InvalidArgument(f"Expected model to be a torch.nn.Module, got {type(model).__name__}.")
+        if not callable(loss):
+            raise InvalidArgument("Expected loss to be a function of (outputs, labels).")
+        check_layers(model)
+        self._weights = Weights.of(copy.deepcopy(model))
+        self._loss, self._ghost = loss, ghost
+        self._memory = positive_integer("memory", memory, "It is the number of bytes that a pass may take.")
+        self._inputs, self._labels = inputs, labels
+        self._structures: dict[Any, Structure] = {}
+        first = self._weights.module.get_parameter(next(iter(self._weights.shapes)))
+        self._device, self._dtype = first.device, first.dtype
+
+    @property
+    def size(self) -> int:
+        """Trainable parameters: the dimension of the problem."""
+        return self._weights.size
+
+    @property
+    def start(self) -> Array:
+        """The model's own parameters: ``train(..., start=oracle.start)``. They must be public."""
+        return self._weights.start
+
+    def load(self, weights: Any) -> Any:
+        """A copy of the model with ``weights``: ``result.model`` or a flat vector."""
+        return self._weights.load(weights)
+
+    def weights(self, weights: Any) -> dict[str, Any]:
+        """``weights`` as the model's ``state_dict``: the same keys, types, shapes and devices as it came with."""
+        state: dict[str, Any] = self.load(weights).state_dict()
+        return state
+
+    def describe(self, width: int, *, integer_labels: bool = True) -> str:
+        """Which parameters have a ghost rule and which go through ``vmap``, and why, for rows of ``width`` numbers."""
+        kinds = np.dtype(np.int64 if integer_labels else np.float64)
+        structure = self._structure(width, kinds)
+        rows = self._pass_rows(structure)
+        return "\n".join([*structure.lines, f"passes of {rows} rows, about {structure.row_bytes:,} bytes each"])
+
+    # --- the contract of oracles --------------------------------------------------------------
+
+    def answer(self, query: Query, batch: Batch) -> Clipped:
+        answer = Clipped(np.zeros(self.size), 0)
+        with calm(self._device):
+            points = [self._weights.parameters(point) for point in query.points]
+            whole = torch.zeros(self.size, dtype=torch.float64, device=self._device)
+            total = torch.zeros_like(whole)
+        for features, labels in _blocks(batch, 1 if query.rowwise else BLOCK_ROWS):
+            structure = self._structure(features.shape[1], labels.dtype)
+            step, shortened, zeroed = self._pass_rows(structure), 0, 0
+            with calm(self._device):
+                total.zero_()
+                for first in range(0, len(labels), step):
+                    part = slice(first, first + step)
+                    over, bad = self._pass(structure, query, points, (features[part], labels[part]), total)
+                    shortened, zeroed = shortened + over, zeroed + bad
+                whole += on_grid_(total, query.grid)
+            answer.rows += len(labels)
+            answer.clipped_rows += shortened
+            answer.zeroed_rows += zeroed
+        answer.total = whole.cpu().numpy()
+        return answer
+
+    def _pass(
+        self, structure: Structure, query: Query, points: list[dict[str, Tensor]], chunk: Chunk, total: Tensor
+    ) -> tuple[int, int]:
+        rows, labels, bad = self._usable(chunk)
+        terms, _ = self._tried(structure, query.weights, points, rows, labels)
+        if terms is None:
+            # A label or an index out of range stops the whole pass: rows that fail alone do not count. Which they are,
+            # and what the model says of them, stays here: an error that depends on a row is an output.
+            bad = bad | self._failing(structure, query.weights, points, rows, labels)
+            if bool(bad.all()):
+                return 0, len(bad)
+            taken = int(torch.nonzero(~bad)[0])  # keeps the shapes; a zero row might fail as well
+            rows[bad], labels[bad] = rows[taken].clone(), labels[taken].clone()
+            terms, kind = self._tried(structure, query.weights, points, rows, labels)
+            if terms is None:
+                raise InvalidArgument(
+                    f"The model or the loss failed ({kind}) on rows none of which it fails on alone. Memory may be "
+                    "short (memory= sets what a pass may take), or rows meet in the model."
+                )
+        over, bad = add_clipped(terms, bad, query.clip, self._weights.views(total))
+        return int(over.sum()), int(bad.sum())
+
+    def _terms(
+        self,
+        structure: Structure,
+        factors: Sequence[float],
+        points: list[dict[str, Tensor]],
+        rows: Tensor,
+        labels: Tensor,
+    ) -> dict[str, Term]:
+        module = self._weights.module
+        terms: dict[str, Term] = {}
+        if structure.ghosts:
+            found = [
+                capture(module, structure.ghosts, point, self._loss, rows, labels, vector=structure.vector)
+                for point in points
+            ]
+            for name, rule in structure.ghosts.items():
+                terms |= ghost_terms(self._weights, name, rule, factors, found)
+                for each in found:  # no longer needed
+                    del each.activations[name], each.signals[name]
+        if structure.others:
+            one = per_example(module, structure.others, factors, points, self._loss)
+            made = row_by_row(one, together=structure.together)(rows, labels)
+            terms |= {name: Dense(d.detach().reshape(len(d), -1)) for name, d in made.items()}
+        return terms
+
+    def _tried(self, *arguments: Any) -> tuple[dict[str, Term] | None, str]:
+        """``_terms``; or None, and the type of the error alone: its text and its frames hold rows."""
+        try:
+            return self._terms(*arguments), ""
+        except Exception as error:
+            return None, type(error).__name__
+
+    def _failing(
+        self,
+        structure: Structure,
+        factors: Sequence[float],
+        points: list[dict[str, Tensor]],
+        rows: Tensor,
+        labels: Tensor,
+    ) -> Tensor:
+        """Which rows the model or the loss cannot take, at any of the points."""
+        failing = torch.zeros(len(labels), dtype=torch.bool, device=self._device)
+        for k in range(len(labels)):
+            failing[k] = self._tried(structure, factors, points, rows[k : k + 1], labels[k : k + 1])[0] is None
+        return failing
+
+    def _usable(self, chunk: Chunk) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows and labels as the model takes them, and which are not finite; those become zeros."""
+        features, labels = (np.asarray(part) for part in chunk)
+        bad = ~(np.all(np.isfinite(features), axis=1) & np.isfinite(labels))
+        if bad.any():
+            features, labels = np.where(bad[:, None], 0, features), np.where(bad, 0, labels)
+        with np.errstate(all="ignore"):
+            x = torch.tensor(_plain(features)).to(self._device, self._input_type)
+            y = torch.tensor(_plain(labels)).to(self._device, self._label_type(labels.dtype))
+        return x, y, torch.from_numpy(bad).to(self._device)
+
+    # --- how the model is served --------------------------------------------------------------
+
+    @property
+    def _input_type(self) -> Any:
+        return self._dtype if self._inputs is None else self._inputs
+
+    def _label_type(self, kind: np.dtype[Any]) -> Any:
+        if self._labels is not None:
+            return self._labels
+        return torch.int64 if kind.kind in "iub" else self._dtype
+
+    def _structure(self, width: int, kind: np.dtype[Any]) -> Structure:
+        label_type = self._label_type(kind)
+        if (width, label_type) not in self._structures:
+            self._structures[width, label_type] = rehearse(
+                self._weights, self._loss, width, self._input_type, label_type, self._device, ghost=self._ghost
+            )
+        return self._structures[width, label_type]
+
+    def _pass_rows(self, structure: Structure) -> int:
+        """Rows of a pass: a power of two, so that blocks are whole passes."""
+        most = max(1, min(LARGEST_PASS, self._memory // structure.row_bytes))
+        return 1 << (most.bit_length() - 1)
+
+
+def _blocks(batch: Batch, size: int) -> Iterator[Chunk]:
+    """The rows of a batch, ``size`` at a time, however it was cut into chunks."""
+    kept: list[Chunk] = []
+    for features, labels in batch.chunks:
+        if is_sparse(features):
+            raise DataError("A PyTorch model takes dense rows; these are sparse. Use .toarray(), chunk by chunk.")
+        kept.append((features, labels))
+        while sum(len(y) for _, y in kept) >= size:
+            whole = _joined(kept)
+            yield whole[0][:size], whole[1][:size]
+            kept = [(whole[0][size:], whole[1][size:])]
+    if sum(len(y) for _, y in kept):
+        yield _joined(kept)
+
+
+def _joined(parts: list[Chunk]) -> Chunk:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Values of a type that torch has."""
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        return values.astype(np.float64)
+    if values.dtype.kind == "u" and values.dtype.itemsize > 1:
+        return values.astype(np.int64)
+    return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))

@@ -1,0 +1,180 @@
+"""Which rule each parameter gets, found once by a rehearsal on made-up rows.
+
+A layer has its ghost rule if its type has one, it is called once in a pass, its parameters are its own, and the rule
+gives on the made-up rows what ``vmap`` gives. Every other parameter goes through ``vmap``, and ``lines`` says why.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from dpsco.clipping.torch.checks import check_rows_apart, made_up_rows
+from dpsco.clipping.torch.ghost_rules import Rule, rule_of
+from dpsco.clipping.torch.passes import Captured, LossFunction, calm, capture, per_example, row_by_row
+from dpsco.clipping.torch.terms import Term
+from dpsco.clipping.torch.weights import Weights
+from dpsco.errors import InvalidArgument
+
+__all__ = ["Structure", "ghost_terms", "rehearse"]
+
+Tensor = Any
+_WEIGHTS = (3.0, -2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """How the parameters of a model are served."""
+
+    ghosts: Mapping[str, Rule]
+    """Layers with a rule."""
+    others: tuple[str, ...]
+    """Parameters without one."""
+    together: bool
+    """Whether ``vmap`` can take the others; if not, one row at a time."""
+    vector: bool
+    """Whether the loss gives one number for each row of a batch."""
+    row_bytes: int
+    """Memory that a row takes, about."""
+    lines: tuple[str, ...]
+    """What is served how, for people."""
+
+
+def rehearse(
+    weights: Weights, loss: LossFunction, width: int, inputs: Any, labels: Any, device: Any, *, ghost: bool
+) -> Structure:
+    """The structure of ``weights.module``; refuses what cannot be trained one row at a time."""
+    module, start = weights.module, weights.start
+    try:
+        with calm(device):
+            rows, changed, zeros = made_up_rows(width, inputs, labels, device)
+            points = [weights.parameters(start), weights.parameters(1.01 * start)]
+            vector = check_rows_apart(module, loss, rows, changed, zeros)
+            one = per_example(module, list(weights.shapes), _WEIGHTS, points, loss)
+            exact, together = _reference(one, rows, zeros)
+            ghosts, reasons = _candidates(weights) if ghost else ({}, {})
+            found = [capture(module, ghosts, point, loss, rows, zeros, vector=vector) for point in points]
+    except InvalidArgument:
+        raise
+    except Exception as error:  # what a model raises on made-up rows is public
+        raise InvalidArgument(
+            f"The model or the loss failed on made-up rows of {width} numbers ({inputs}) with label 0 ({labels}): "
+            f"{type(error).__name__}: {error} Rows are flat: reshape them in the model (nn.Unflatten); see also "
+            "inputs= and labels=."
+        ) from None
+    size = 0
+    for name in list(ghosts):
+        with calm(device):
+            why = _fault(weights, name, ghosts[name], found, exact)
+        if why:
+            del ghosts[name]
+            reasons[name] = why
+        else:
+            size += _row_bytes(weights, name, ghosts[name], found)
+    return _structure(weights, ghosts, reasons, size, together=together, vector=vector)
+
+
+def ghost_terms(
+    weights: Weights, name: str, rule: Rule, factors: Sequence[float], found: Sequence[Captured]
+) -> dict[str, Term]:
+    """Terms of the trainable parameters of the layer ``name``, by their full names."""
+    layer = weights.module.get_submodule(name)
+    terms = rule(layer, factors, [f.activations[name] for f in found], [f.signals[name] for f in found])
+    named = {_join(name, local): term for local, term in terms.items()}
+    return {full: term for full, term in named.items() if full in weights.shapes}
+
+
+def _candidates(weights: Weights) -> tuple[dict[str, Rule], dict[str, str]]:
+    """Layers whose type has a rule and whose parameters are their own; why the others are not."""
+    owners = Counter(id(p) for _, p in weights.module.named_parameters(remove_duplicate=False))
+    ghosts: dict[str, Rule] = {}
+    reasons: dict[str, str] = {}
+    for name, layer in weights.module.named_modules():
+        own = dict(layer.named_parameters(recurse=False))
+        if not any(p.requires_grad for p in own.values()):
+            continue
+        rule, words = rule_of(layer)
+        if any(owners[id(p)] > 1 for p in own.values()):
+            reasons[name] = "a parameter that is shared between layers"
+        elif rule is None:
+            reasons[name] = words
+        else:
+            ghosts[name] = rule
+    return ghosts, reasons
+
+
+def _reference(one: Any, rows: Tensor, labels: Tensor) -> tuple[dict[str, Tensor], bool]:
+    """Per-example differences of all parameters, and whether ``vmap`` could make them."""
+    try:
+        return row_by_row(one, together=True)(rows, labels), True
+    except Exception:  # no batching rule, or a branch on values: then one row at a time, or not at all
+        return row_by_row(one, together=False)(rows, labels), False
+
+
+def _fault(
+    weights: Weights, name: str, rule: Rule, found: Sequence[Captured], exact: Mapping[str, Tensor]
+) -> str | None:
+    """Why the rule does not fit the layer, or None if it does."""
+    if any(f.calls.get(name, 0) != 1 for f in found):
+        return "the layer is not called exactly once in a pass"
+    rows = len(found[0].losses)
+    if any(len(values[name]) != rows for f in found for values in (f.activations, f.signals)):
+        return "its input does not come with rows first"
+    try:
+        terms = ghost_terms(weights, name, rule, _WEIGHTS, found)
+    except (RuntimeError, IndexError):
+        return "its input has another shape than the rule knows"
+    for full, term in terms.items():
+        expected = exact[full].double().reshape(rows, -1)
+        made = torch.zeros_like(expected)
+        for row in range(rows):
+            chosen = torch.zeros(rows, dtype=torch.float64, device=made.device)
+            chosen[row] = 1.0
+            copy.deepcopy(term).add_sum(chosen, made[row].view(weights.shapes[full]), None)
+        tolerance = 1e3 * torch.finfo(exact[full].dtype).eps
+        # Against the whole gradient: a bias before a normalisation has a gradient of rounding errors alone.
+        scale = (
+            sum(each.double().reshape(rows, -1).norm(dim=1) for each in exact.values()) + term.measure(single=False)[1]
+        )
+        if not bool(((made - expected).norm(dim=1) <= tolerance * scale).all()):
+            return "the rule disagrees with vmap: its parameters are used elsewhere too"
+    return None
+
+
+def _row_bytes(weights: Weights, name: str, rule: Rule, found: Sequence[Captured]) -> int:
+    rows = len(found[0].losses)
+    tensors = [values[name] for f in found for values in (f.activations, f.signals)]
+    for term in ghost_terms(weights, name, rule, _WEIGHTS, found).values():
+        tensors += [value for value in tree_leaves(vars(term)) if isinstance(value, torch.Tensor)]
+    layer = weights.module.get_submodule(name)
+    patches = math.prod(getattr(layer, "kernel_size", (1,))) * found[0].activations[name].nbytes
+    return (2 * sum(t.nbytes for t in tensors) + patches) // rows
+
+
+def _structure(
+    weights: Weights, ghosts: Mapping[str, Rule], reasons: Mapping[str, str], size: int, *, together: bool, vector: bool
+) -> Structure:
+    others, lines, item = [], [], 8
+    for full in weights.shapes:
+        layer, _, local = full.rpartition(".")
+        if layer in ghosts and local in ("weight", "bias"):
+            lines.append(f"{full}: ghost, {ghosts[layer].__name__}")
+        else:
+            way = "vmap" if together else "one row at a time, since vmap cannot take the model"
+            lines.append(
+                f"{full}: {way} ({reasons.get(layer, 'no ghost rule wanted' if layer not in ghosts else 'no rule')})"
+            )
+            others.append(full)
+            item += 4 * weights.module.get_parameter(full).nbytes
+    return Structure(ghosts, tuple(others), together, vector, size + (item if others else 0) + 8, tuple(lines))
+
+
+def _join(name: str, local: str) -> str:
+    return f"{name}.{local}" if name else local

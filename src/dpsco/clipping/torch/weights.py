@@ -1,0 +1,72 @@
+"""A module's trainable parameters as one flat vector, and back."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from dpsco.errors import InvalidArgument
+from dpsco.query import Array
+
+__all__ = ["Weights"]
+
+Tensor = Any
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Where each trainable parameter of ``module`` lies in the flat vector; frozen ones stay as they are."""
+
+    module: Any
+    """What passes run through."""
+    shapes: dict[str, Any]
+    untouched: Any
+    """A copy that no row goes through: a module may keep what it has seen in attributes, and models are published."""
+
+    @classmethod
+    def of(cls, module: Any) -> Weights:
+        shapes = {name: p.shape for name, p in module.named_parameters() if p.requires_grad}
+        for name in shapes:
+            if not module.get_parameter(name).is_floating_point():
+                raise InvalidArgument(f"Expected parameters of real floating types; {name} is not. Freeze it.")
+        if not shapes:
+            raise InvalidArgument("Expected model to have a parameter with requires_grad=True: nothing is trainable.")
+        return cls(module, shapes, copy.deepcopy(module))
+
+    @property
+    def size(self) -> int:
+        return sum(shape.numel() for shape in self.shapes.values())
+
+    @property
+    def start(self) -> Array:
+        """The parameters as they came, in float64."""
+        parts = [self.module.get_parameter(name).detach().cpu().double().flatten() for name in self.shapes]
+        return np.asarray(torch.cat(parts).numpy())
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """Parts of a flat tensor in the shapes of the parameters, without a copy."""
+        parts = flat.split([shape.numel() for shape in self.shapes.values()])
+        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    def parameters(self, x: Array) -> dict[str, Tensor]:
+        """Tensors of the point ``x``, of the types and on the devices of the module's own."""
+        own = {name: self.module.get_parameter(name) for name in self.shapes}
+        return {
+            name: part.to(own[name].device, own[name].dtype)
+            for name, part in self.views(torch.from_numpy(np.array(x, dtype=np.float64))).items()
+        }
+
+    def load(self, weights: Any) -> Any:
+        """A copy of the module with these weights: a flat vector, or the model of a result, which holds one."""
+        x = np.asarray(getattr(weights, "coef", weights), dtype=np.float64).ravel()
+        if x.size != self.size:
+            raise InvalidArgument(f"Expected {self.size} weights, one for each trainable parameter, got {x.size}.")
+        module = copy.deepcopy(self.untouched)
+        with torch.no_grad():
+            for name, values in self.parameters(x).items():
+                module.get_parameter(name).copy_(values)
+        return module

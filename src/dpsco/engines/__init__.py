@@ -1,0 +1,1 @@
+"""Where the rows are: a Dask cluster or a Flower federation."""

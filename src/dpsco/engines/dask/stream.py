@@ -1,0 +1,103 @@
+"""Rows that stay where they are: a stream that hands out spans of shards instead of chunks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpsco.engines.dask.layout import Order, Shard, Span, shards_of, spans_of
+from dpsco.errors import DataError, InvalidArgument, one_of, positive, positive_integer
+from dpsco.planning.plan import Plan
+from dpsco.query import CHUNK_ROWS, Batch, chunk_multiple
+from dpsco.rows.file_stream import Labels, RowForm, open_source
+from dpsco.rows.public_columns import Columns
+from dpsco.rows.readers.arrow import ParquetSource
+from dpsco.rows.stream import Stream
+
+__all__ = ["ParquetRows", "ShardStream", "SpanBatch"]
+
+
+class ParquetRows:
+    """Rows of Parquet files that every worker can reach under the same name: a shared disk, or ``s3://bucket/folder``.
+
+    ``labels``, ``columns``, ``feature_norm``, ``shuffle``, ``seed``
+        as in ``data.files.FileRows``: the same rows in the same order.
+    ``unreadable``
+        "stop": a file that a worker cannot read stops the run; what was released is on disk, and ``resume`` goes on.
+        "zero": its rows count as zero rows. The denominator is the plan's in either case.
+
+    Guarantee: what is read here, on the driver, is the footer of each file: columns and numbers of rows.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        labels: Labels,
+        columns: Columns,
+        *,
+        feature_norm: float = 1.0,
+        shuffle: int = 0,
+        seed: int = 0,
+        unreadable: str = "stop",
+    ) -> None:
+        norm = positive("feature_norm", feature_norm, "Rows are scaled into it; it must be public.")
+        self.form = RowForm(labels, columns, norm)
+        self.unreadable = one_of("unreadable", unreadable, ("stop", "zero"))
+        source = open_source(path, label=labels.column)
+        if not isinstance(source, ParquetSource):
+            raise InvalidArgument(
+                "A cluster reads Parquet files: they say where their rows are. Convert the data first."
+            )
+        files = source.groups(self.form.numbers, self.form.texts)
+        mixed = shuffle if shuffle == 0 else positive_integer("shuffle", shuffle, "It is a number of rows.")
+        self.order = Order(sum(sum(groups) for _, groups in files), mixed, seed)
+        self.shards: tuple[Shard, ...] = shards_of(files, self._row_bytes)
+
+    @property
+    def _row_bytes(self) -> int:
+        columns = self.form.columns
+        return 8 + (12 * len(columns.features) if columns.sparse else 4 * columns.width)
+
+    @property
+    def unit(self) -> int:
+        """Rows that spans are cut at multiples of, from the start of their round."""
+        columns = self.form.columns
+        return CHUNK_ROWS if columns.sparse else chunk_multiple(columns.width)
+
+
+@dataclass(frozen=True, eq=False)
+class SpanBatch(Batch):
+    """A round of a ``ShardStream``: no rows, but where they are."""
+
+    spans: tuple[Span, ...] = ()
+
+
+class ShardStream(Stream):
+    """The rounds of a plan as spans of shards."""
+
+    def __init__(self, rows: ParquetRows) -> None:
+        super().__init__()
+        self.rows = rows
+
+    def _check(self, plan: Plan) -> None:
+        super()._check(plan)
+        width = self.rows.form.columns.width
+        if width != plan.problem.dimension:
+            raise DataError(
+                f"Expected rows of {plan.problem.dimension} features (problem.dimension={plan.problem.dimension}), got "
+                f"{width}. Fix the columns or the problem."
+            )
+        if not self.rows.order.rows:
+            raise DataError("The files are empty: no row was found. Check the path; nothing was spent.")
+
+    def _batches(self, plan: Plan) -> Iterator[Batch]:
+        size = plan.batch_size
+        rounds = [(step * size, (step + 1) * size) for step in range(plan.rounds)]
+        for step, spans in enumerate(spans_of(self.rows.shards, rounds, self.rows.order, self.rows.unit)):
+            self.rows_read = (self.rows_read or 0) + sum(span.stop - span.start for span in spans)
+            yield SpanBatch(step, (), spans)
+
+    def forget(self, rows: int) -> None:
+        """Take back ``rows`` rows that were handed out and could not be read."""
+        self.rows_read = (self.rows_read or 0) - rows

@@ -1,0 +1,135 @@
+"""Flower apps that need no code: ``dpsco.engines.flower.app:server`` and ``dpsco.engines.flower.app:client``.
+
+Run configuration (``flwr run --run-config``), for both:
+
+    plan         file: ``Plan.to_json()``, what everybody agreed on
+    roster       file: JSON of client -> round, in place of the hash
+of the server:
+    model        file to write: the model with its plan and report, as ``dpsco predict`` and ``dpsco report`` read it
+    unit         "client" (default) or "example"
+    nodes        nodes to wait for before round 0 (default 1)
+    timeout      seconds that a round waits for answers (default 600)
+    checkpoint   folder that survives a killed server; a run begun there goes on
+    key          64 hexadecimal digits that fix the noise, for research: the report then says "not private"
+
+Node configuration of a client (``flower-supernode --node-config``), which goes before the run's:
+
+    rows         .npz file with ``features`` (rows, dimension) and ``labels`` (rows,); with ``ids`` (rows,), the client
+                 each row belongs to, if the node hosts several. "{partition-id}" in it is the node's, in simulations
+    client       id of the node's only client, where the file has no ids
+    plan, roster where they are on this machine
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsco.engines.flower.assignment import Assignment, Hashed, Roster
+from dpsco.engines.flower.client import Gradients
+from dpsco.engines.flower.linear_gradients import linear_gradients
+from dpsco.engines.flower.server import serve
+from dpsco.engines.flower.transport import FlowerNodes, client_app, flwr
+from dpsco.errors import DataError, InvalidArgument
+from dpsco.planning.plan import Plan
+from dpsco.problem import Huber, Loss, Softmax, Squared
+from dpsco.rows.file_stream import Labels
+from dpsco.run.model_file import SavedModel
+
+if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+
+    client: ClientApp
+    server: ServerApp
+
+__all__ = ["client", "server"]
+
+
+@cache
+def __getattr__(name: str) -> Any:
+    """The apps, made when Flower asks for them: this module loads without it."""
+    if name == "client":
+        return client_app(clients, assignment=lambda context: _assignment(_of_node(context)))
+    if name == "server":
+        app = flwr("serverapp").ServerApp()
+        app.main()(main)
+        return app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def main(grid: Grid, context: Context) -> None:
+    """Wait for nodes, train, write the model."""
+    config = context.run_config
+    plan, nodes = _plan(config), FlowerNodes(grid, float(config.get("timeout", 600.0)))
+    nodes.wait(int(config.get("nodes", 1)), nodes.timeout)
+    checkpoint = config.get("checkpoint") or None
+    result = serve(
+        plan,
+        nodes,
+        unit=str(config.get("unit", "client")),
+        assignment=_assignment(config),
+        checkpoint=None if checkpoint is None else Path(str(checkpoint)),
+        resume=checkpoint is not None and (Path(str(checkpoint)) / "federation.json").exists(),
+        key=bytes.fromhex(str(config["key"])) if config.get("key") else None,
+        on_round=lambda done: print(f"dpsco: round {done.step + 1} of {plan.rounds} released", flush=True),  # noqa: T201
+    )
+    labels = _labels(plan.problem.loss)
+    SavedModel(result, labels, plan.problem.dimension, plan.problem.feature_norm).write(_path(config, "model"))
+
+
+def clients(context: Context) -> Mapping[str, Gradients]:
+    """The clients of a node, from the file that its configuration names."""
+    config = _of_node(context)
+    problem = _plan(config).problem
+    try:
+        with np.load(_path(config, "rows"), allow_pickle=False) as file:
+            rows = {name: file[name] for name in file.files}
+        features, labels = rows["features"], rows["labels"]
+        ids = rows["ids"].astype(str) if "ids" in rows else np.full(len(labels), str(config["client"]))
+    except (OSError, ValueError, KeyError):
+        raise DataError(
+            "Expected the node's rows= to be an .npz file of arrays 'features' and 'labels', with 'ids' in it or "
+            "client= in the node's configuration."
+        ) from None
+    order = np.argsort(ids, kind="stable")
+    names, first = np.unique(ids[order], return_index=True)
+    groups = np.split(order, first[1:])
+    return {
+        str(name): linear_gradients(problem, features[rows], labels[rows])
+        for name, rows in zip(names, groups, strict=True)
+    }
+
+
+def _of_node(context: Context) -> Mapping[str, Any]:
+    return {**context.run_config, **context.node_config}
+
+
+def _labels(loss: Loss) -> Labels:
+    """What a score of the model file means: targets as they are, or classes 0, 1, ..."""
+    if isinstance(loss, (Huber, Squared)):
+        return Labels("label", bound=1.0)
+    classes = loss.classes if isinstance(loss, Softmax) else 2
+    return Labels("label", classes=tuple(map(str, range(classes))))
+
+
+def _assignment(config: Mapping[str, Any]) -> Assignment:
+    if not config.get("roster"):
+        return Hashed()
+    return Roster(json.loads(_path(config, "roster").read_text(encoding="utf-8")))
+
+
+def _plan(config: Mapping[str, Any]) -> Plan:
+    return Plan.from_json(_path(config, "plan").read_text(encoding="utf-8"))
+
+
+def _path(config: Mapping[str, Any], name: str) -> Path:
+    if not config.get(name):
+        raise InvalidArgument(f"Expected {name}= in the configuration: it names a file.")
+    return Path(str(config[name]).replace("{partition-id}", str(config.get("partition-id", ""))))

@@ -1,0 +1,22 @@
+"""A federation in one process: the same bytes, the same checks, no network. For tests, examples and small runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dpsco.engines.flower.assignment import Assignment, Hashed
+from dpsco.engines.flower.client import Gradients, respond
+
+__all__ = ["LocalNodes"]
+
+
+@dataclass(frozen=True)
+class LocalNodes:
+    """A transport to nodes that are objects: each hosts clients, id -> gradients of its rows."""
+
+    nodes: Sequence[Mapping[str, Gradients]]
+    assignment: Assignment = field(default_factory=Hashed)
+
+    def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes]]:
+        return ((node, respond(query, clients, self.assignment)) for node, clients in enumerate(self.nodes))

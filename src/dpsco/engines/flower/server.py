@@ -1,0 +1,256 @@
+"""The server's half: ask a round's clients, check what comes back, add it up; training does the rest.
+
+A federation is an oracle whose batch is the cohort of a round. ``serve`` hands it to ``dpsco.train``, so noise, ledger,
+checkpoints, accounts and the report are those of any other run.
+
+Guarantee
+    A client moves one round's sum by at most one clip, whatever it or anybody sends:
+    * a contribution counts in the round that ``assignment`` gives its client, once, and nowhere else; two different
+      ones under one id count as 0, so that whoever borrows an id can silence its owner but not stand in for it (which
+      would make its absence worth two clips);
+    * a client's vector is clipped again here (unit client); with unit example the clients' clipping is taken on trust;
+    * what is late, repeated, malformed, not finite, or answers another query counts as 0, and the denominator is the
+      plan's, so nobody's absence changes what anybody else's answer is worth.
+Trust
+    The server sees every clipped answer before the noise: this is central differential privacy.
+Cost
+    One message to each node and O(p) a contribution; with a checkpoint, one p-vector on disk a round until the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpsco.accounting.account import Account
+from dpsco.engines.flower import wire
+from dpsco.engines.flower.assignment import Assignment, Hashed, Roster
+from dpsco.engines.flower.client import clipped
+from dpsco.engines.flower.cohorts import CohortStore
+from dpsco.errors import InvalidArgument, one_of
+from dpsco.planning.plan import Plan
+from dpsco.query import Array, Batch, Clipped, Query
+from dpsco.rows.stream import Stream
+from dpsco.run import Result, Round, train
+from dpsco.run.report import PrivacyReport
+
+__all__ = ["UNITS", "Attendance", "FederatedOracle", "Transport", "serve"]
+
+UNITS = {"client": wire.CLIENT, "example": wire.EXAMPLE}
+
+_EXACT = 2**53
+"""Whole numbers up to here are float64 numbers."""
+
+_PROTECTED = {
+    "zero-out": "one client: its whole contribution replaced by 0, its place and the number of clients public",
+    "replace": "one client: all its rows replaced by any others, the number of clients public",
+    "add-remove": "one client: there or not there, the number of clients secret",
+}
+
+
+class Transport(Protocol):
+    """Whatever carries bytes to nodes and back."""
+
+    def ask(self, query: bytes, step: int) -> Iterable[tuple[int, bytes | None]]:
+        """(node, answer) pairs in any order; None for a node that failed; nothing for one that did not answer."""
+
+
+@dataclasses.dataclass
+class Attendance:
+    """Who came, round by round: NOT PRIVATE, for the eyes of whoever runs the server."""
+
+    rounds: list[Counter[str]] = dataclasses.field(default_factory=list)
+
+
+class FederatedOracle:
+    """``answer``: the clipped sum over the clients of one round."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        transport: Transport,
+        unit: str,
+        assignment: Assignment,
+        store: CohortStore | None = None,
+        attendance: Attendance | None = None,
+    ) -> None:
+        self._plan, self._transport, self._assignment = plan, transport, assignment
+        self._unit, self._store, self._attendance = UNITS[unit], store, attendance
+
+    def answer(self, query: Query, batch: Batch) -> Clipped:
+        """Ask; or, where a stopped run had the answers already, what it had: clients are not asked twice."""
+        message = wire.encode_query(
+            run=bytes.fromhex(self._plan.digest()),
+            step=query.step,
+            rounds=self._plan.rounds,
+            unit=self._unit,
+            clip=query.clip,
+            grid=query.grid,
+            weights=query.weights,
+            points=query.points,
+        )
+        asked = wire.decode_query(message)
+        total = None if self._store is None else self._store.load(asked)
+        if total is None:
+            seen: Counter[str] = Counter()
+            total = self._sum(asked, self._transport.ask(message, query.step), seen)
+            if self._store is not None:
+                self._store.save(asked, total)
+            if self._attendance is not None:
+                self._attendance.rounds.append(seen)
+        return Clipped(total, 0)
+
+    def _sum(self, asked: wire.Asked, replies: Iterable[tuple[int, bytes | None]], seen: Counter[str]) -> Array:
+        total: NDArray[Any] = np.zeros(asked.points.shape[1], dtype=np.float64 if asked.grid == 0.0 else np.int64)
+        accepted = sorted(self._accepted(asked, replies, seen), key=lambda pair: str(pair[0]))
+        for _, answers in groupby(accepted, key=lambda pair: pair[0]):
+            numbers, *again = (numbers for _, numbers in answers)
+            seen["repeated"] += len(again)
+            if not all(np.array_equal(numbers, other) for other in again):
+                seen["contradicts another answer"] += 1
+                continue
+            counted = self._bounded(asked, numbers, seen)
+            if counted is None:
+                continue
+            seen["counted"] += 1
+            total = total + counted
+            if asked.grid > 0.0:  # saturates, which brings neighbours no further apart: nobody drives sums out of range
+                total = np.clip(total, -_EXACT, _EXACT)
+        return np.asarray(total * (asked.grid or 1.0), dtype=np.float64)
+
+    def _accepted(
+        self, asked: wire.Asked, replies: Iterable[tuple[int, bytes | None]], seen: Counter[str]
+    ) -> Iterator[tuple[str | int, NDArray[Any]]]:
+        """Well-formed contributions of clients whose round this is (of nodes, if examples are the unit)."""
+        for node, message in sorted(replies, key=lambda reply: (reply[0], reply[1] or b"")):
+            if message is None:
+                seen["failed"] += 1
+                continue
+            try:
+                contributions = wire.decode_answer(asked, message)
+            except wire.Malformed as error:
+                seen[str(error)] += 1
+                continue
+            for name, numbers in contributions:
+                if asked.unit == wire.EXAMPLE:
+                    yield node, numbers
+                elif self._assignment.round_of(name, asked.run, asked.rounds) == asked.step:
+                    yield name, numbers
+                else:
+                    seen["not its round"] += 1
+
+    def _bounded(self, asked: wire.Asked, numbers: NDArray[Any], seen: Counter[str]) -> NDArray[Any] | None:
+        """The contribution within its bound: C for a client; for a sum of rows, C for each row of the plan."""
+        if not np.all(np.isfinite(numbers)):
+            seen["not finite"] += 1
+            return None
+        grid = asked.grid or 1.0
+        length = grid * float(np.linalg.norm(numbers.astype(np.float64)))
+        # An honest client rounds after clipping; that half step is in the plan's sensitivity, and 2^-20 of it to spare.
+        bound = (asked.clip + math.sqrt(numbers.size) / 2 * asked.grid) * (1 + 2.0**-20)
+        if asked.unit == wire.EXAMPLE:
+            if length > self._plan.n * bound:
+                seen["longer than all rows together"] += 1
+                return None
+            return numbers
+        if length <= bound:
+            return numbers
+        seen["clipped again"] += 1
+        again = clipped(grid * numbers.astype(np.float64)[None, :], asked.clip)[0]
+        return again if asked.grid == 0.0 else np.rint(again / grid).astype(np.int64)
+
+
+class _Cohorts(Stream):
+    """A batch for each round, empty here: its rows are on the clients. What came stays secret."""
+
+    rows_read = None
+
+    def _check(self, plan: Plan) -> None:
+        """Assignments are checked by ``serve``."""
+
+    def _batches(self, plan: Plan) -> Iterator[Batch]:
+        return (Batch(step, ()) for step in range(plan.rounds))
+
+
+def serve(
+    plan: Plan,
+    transport: Transport,
+    *,
+    unit: str = "client",
+    assignment: Assignment | None = None,
+    algorithm: str = "accelerated-srgd",
+    start: ArrayLike | None = None,
+    key: bytes | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    account: Account | None = None,
+    on_round: Callable[[Round], None] | None = None,
+    attendance: Attendance | None = None,
+) -> Result:
+    """Train as ``plan`` says on clients that ``transport`` reaches, each in one round.
+
+    ``unit``
+        ``"client"``: ``plan.n`` counts clients, and all of a client is protected. ``"example"``: ``plan.n`` counts
+        rows, one row is protected, and clients are trusted to clip.
+    ``assignment``
+        who belongs to which round: ``Hashed()`` unless given, or a ``Roster``.
+    ``checkpoint``, ``resume``
+        as in ``dpsco.train``; answers of a round are kept there too, SECRET, until the run is complete, because
+        clients are not asked twice.
+
+    ``n`` is public and fixed: plan for the answers you expect, clients times the share that answers. More or fewer
+    cost accuracy, never privacy.
+    """
+    one_of("unit", unit, UNITS)
+    rule = assignment or Hashed()
+    if isinstance(rule, Roster):
+        _check_roster(rule, plan)
+    store = None if checkpoint is None else CohortStore(Path(checkpoint), plan, unit, rule.digest())
+    result = train(
+        plan,
+        _Cohorts(),
+        algorithm=algorithm,
+        start=start,
+        oracle=FederatedOracle(plan, transport, unit, rule, store, attendance),
+        key=key,
+        checkpoint=None if store is None else store.run,
+        resume=resume,
+        account=account,
+        on_round=on_round,
+    )
+    if store is not None:
+        store.erase()
+    return dataclasses.replace(result, report=_report(result, unit))
+
+
+def _check_roster(roster: Roster, plan: Plan) -> None:
+    if plan.budget.adjacency == "add-remove":
+        raise InvalidArgument(
+            "adjacency='add-remove' needs clients that choose their round by themselves: a roster is a list of who is "
+            "there. Use the hashed assignment, or adjacency='zero-out'."
+        )
+    if any(isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < plan.rounds for t in roster.rounds.values()):
+        raise InvalidArgument(f"Expected every round of the roster to be a whole number from 0 to {plan.rounds - 1}.")
+
+
+def _report(result: Result, unit: str) -> PrivacyReport:
+    """The report in the words of a federation; its numbers are those of the run."""
+    report = result.report
+    facts: tuple[str, ...] = (
+        "the server is trusted: it sees clipped answers before the noise (central differential privacy)",
+        "clients are assigned to rounds up front, by public rules, and each keeps to one id",
+    )
+    if unit == "example":
+        facts += ("clients clip every row as they are asked to; the server cannot check it",)
+        return dataclasses.replace(report, assumptions=(*report.assumptions, *facts))
+    own = [line for line in report.assumptions if not line.startswith("the caller's oracle")]
+    words = "all of a client is one clipped vector in one round, clipped again by the server; `row` means client here"
+    return dataclasses.replace(report, unit=_PROTECTED[report.adjacency], assumptions=(*own, *facts, words))

@@ -1,0 +1,130 @@
+"""The federation on Flower: a transport for the server's ``main`` and a ClientApp (app.py is a pair made of them).
+
+    @server.main()
+    def main(grid, context):
+        result = serve(plan, FlowerNodes(grid, timeout=600))
+
+    client = client_app(lambda context: {"device-7": linear_gradients(problem, X, y)})
+
+A round is one message to every node that may host a client of it, and one message back; both hold the bytes of
+wire.py. Flower carries them: its strategies, aggregation and noise play no part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dpsco.engines.flower.assignment import Assignment, Hashed
+from dpsco.engines.flower.client import Gradients, respond, rounds_of
+from dpsco.engines.flower.wire import Malformed, decode_query
+from dpsco.errors import ExtraMissing
+
+if TYPE_CHECKING:
+    from flwr.app import Context, Message
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid
+
+__all__ = ["FlowerNodes", "client_app", "flwr"]
+
+RECORD, CALL, QUERY = "dpsco", "query.dpsco", "train.dpsco"
+
+
+class FlowerNodes:
+    """A transport over Flower's grid that waits ``timeout`` seconds for answers.
+
+    A node that is new is asked once in which rounds it hosts a client, and then only in those: a device downloads one
+    query. A node that does not say is asked in every round.
+    """
+
+    def __init__(self, grid: Grid, timeout: float) -> None:
+        self.timeout = timeout
+        self._grid = grid
+        self._rounds: dict[int, frozenset[int] | None] = {}
+
+    def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes | None]]:
+        nodes = sorted(self._grid.get_node_ids())
+        self._call([node for node in nodes if node not in self._rounds], query)
+        called = [node for node in nodes if (rounds := self._rounds[node]) is None or step in rounds]
+        for reply in self._exchange(called, QUERY, {"query": query}):
+            answer = _value(reply, "answer")
+            yield reply.metadata.src_node_id, answer if isinstance(answer, bytes) else None
+
+    def wait(self, nodes: int, seconds: float) -> None:
+        """Until ``nodes`` are connected, at most ``seconds``: who comes later joins from the next round on."""
+        end = time.monotonic() + seconds
+        while len(list(self._grid.get_node_ids())) < nodes and time.monotonic() < end:
+            time.sleep(0.5)
+
+    def _call(self, nodes: list[int], query: bytes) -> None:
+        asked = decode_query(query)
+        self._rounds.update(dict.fromkeys(nodes))
+        for reply in self._exchange(nodes, CALL, {"run": asked.run, "rounds": asked.rounds}):
+            rounds = _value(reply, "rounds")
+            if isinstance(rounds, list):
+                self._rounds[reply.metadata.src_node_id] = frozenset(rounds)
+
+    def _exchange(self, nodes: list[int], kind: str, values: dict[str, Any]) -> Iterable[Message]:
+        if not nodes:
+            return ()
+        flower, content = flwr("app"), _content(values)
+        messages = [flower.Message(content, dst_node_id=node, message_type=kind, ttl=self.timeout) for node in nodes]
+        return self._grid.send_and_receive(messages, timeout=self.timeout)
+
+
+def client_app(
+    clients: Callable[[Context], Mapping[str, Gradients]],
+    *,
+    assignment: Callable[[Context], Assignment] = lambda context: Hashed(),
+) -> ClientApp:
+    """A ClientApp that answers for the clients its node hosts: id -> gradients of its rows.
+
+    A node answers one query a round and run: the same one again gets the same answer, another one gets none.
+    """
+    flower, app = flwr("app"), flwr("clientapp").ClientApp()
+
+    @app.query("dpsco")
+    def call(message: Message, context: Context) -> Message:
+        record = message.content.config_records[RECORD]
+        run, rounds = record["run"], record["rounds"]
+        if not isinstance(run, bytes) or not isinstance(rounds, int):
+            raise Malformed("Not a call.")
+        mine = rounds_of(clients(context), run, rounds, assignment(context))
+        return flower.Message(_content({"rounds": mine}), reply_to=message)
+
+    @app.train("dpsco")
+    def answer(message: Message, context: Context) -> Message:
+        query = _value(message, "query")
+        if not isinstance(query, bytes):
+            raise Malformed("Not a query.")
+        asked = decode_query(query)
+        memory = context.state.config_records.get(RECORD, flower.ConfigRecord())
+        earlier = memory.setdefault(f"{asked.run.hex()}-{asked.step}", asked.digest)
+        context.state[RECORD] = memory
+        hosted = clients(context) if earlier == asked.digest else {}
+        return flower.Message(_content({"answer": respond(query, hosted, assignment(context))}), reply_to=message)
+
+    return app
+
+
+def flwr(part: str) -> Any:
+    """Flower's module ``part``, loaded on first use."""
+    try:
+        return import_module(f"flwr.{part}")
+    except ImportError:
+        raise ExtraMissing("A federation on Flower needs it: pip install 'dpsco[federated]'.") from None
+
+
+def _content(values: dict[str, Any]) -> Any:
+    flower = flwr("app")
+    return flower.RecordDict({RECORD: flower.ConfigRecord(values)})
+
+
+def _value(message: Message, name: str) -> Any:
+    """What a message carries under ``name``; None if it failed or carries something else."""
+    if not message.has_content():
+        return None
+    record = message.content.config_records.get(RECORD)
+    return None if record is None else record.get(name)

@@ -1,0 +1,80 @@
+"""What a federation of n devices costs under each method of the paper's Table 1: on paper, from public numbers.
+
+A device that takes part downloads the points it is asked about and uploads one vector (docs/wire-format.md):
+
+    down   72 + 8 k + 8 k p bytes     k = 2 points for recursive gradients, 1 for plain ones
+    up     50 + 16 + 4 p bytes        with an id of 16 characters
+
+The server adds p numbers for every answer. Rounds are adaptive: one begins when the one before it is over, so their
+number times the length of a round is how long the run takes. Rounds, gradients and passes are those of ``methods``:
+exact for the plan at hand, without logarithms and constants for the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpsco.errors import positive
+from dpsco.planning.method_costs import methods
+from dpsco.planning.plan import Plan
+
+__all__ = ["DeviceCost", "device_costs"]
+
+_QUERY_HEAD, _ANSWER_HEAD = 72, 48 + 2 + 16
+
+
+@dataclass(frozen=True)
+class DeviceCost:
+    """One line of the table."""
+
+    method: str
+    rounds: float
+    participations: float
+    """Rounds that one device takes part in; a lower bound where ``one_pass`` is false."""
+    one_pass: bool
+    bytes_down: float
+    """Of one device, over the whole run."""
+    bytes_up: float
+    cohort: float
+    """Answers a round."""
+    server_bytes: float
+    """Received in one round."""
+    server_additions: float
+    """Over the whole run."""
+    days: float
+    """All rounds, one after the other."""
+
+
+def device_costs(plan: Plan, *, round_seconds: float = 60.0) -> tuple[DeviceCost, ...]:
+    """This plan first, then every method of Table 1 at the same n and p.
+
+    >>> import dpsco
+    >>> problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=1000)
+    >>> plan = dpsco.plan(problem, n=10**6, budget=dpsco.Budget(1.0, 1e-8), rounds=32)
+    >>> ours = device_costs(plan)[0]
+    >>> ours.participations, ours.bytes_down, ours.bytes_up, ours.cohort
+    (1.0, 16088.0, 4066.0, 31250.0)
+    """
+    seconds = positive("round_seconds", round_seconds, "It is how long a round takes.")
+    n, p = plan.n, plan.problem.parameters
+    lines = []
+    for method in methods(plan):
+        points = method.bytes_per_round // (8 * p) - 1
+        times = 1.0 if method.one_pass else max(1.0, method.gradients / (points * n))
+        up = _ANSWER_HEAD + 4 * p
+        cohort = n * times / method.rounds
+        lines.append(
+            DeviceCost(
+                method=method.name,
+                rounds=method.rounds,
+                participations=times,
+                one_pass=method.one_pass,
+                bytes_down=times * (_QUERY_HEAD + 8 * points * (1 + p)),
+                bytes_up=times * up,
+                cohort=cohort,
+                server_bytes=cohort * up,
+                server_additions=n * times * p,
+                days=method.rounds * seconds / 86_400,
+            )
+        )
+    return tuple(lines)

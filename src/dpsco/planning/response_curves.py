@@ -1,0 +1,116 @@
+"""How Algorithm 1 answers at each curvature: the response of ``release/mechanisms/response.py``, tabulated.
+
+For a direction of curvature ratio q = h / beta, T rounds of B rows leave in y_T
+
+    decay(q)     r^2                        share of the squared distance to the optimum that is left
+    sampling(q)  || v' A ||^2               from increments of unit variance, independent from round to round
+    noise(q)     || v' B ||^2 sensitivity^2 from privacy noise at unit clip and mu = 1
+
+and on the way there each row is asked for the difference u_t = eta_t x_t - eta_{t-1} x_{t-1}. What u_t holds decides
+how much rows disagree beyond the noise of their gradients at the optimum:
+
+    drift(q)     mean over t of u_t^2 that the distance 1 at the start causes
+    motion(q)    mean over t of Var(u_t) that increments of unit variance cause
+    shake(q)     the same of privacy noise at unit clip and mu = 1
+
+Cost: a few milliseconds a horizon, kept for the next plan.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsco.query import Array
+from dpsco.release.mechanisms.base import Mechanism
+from dpsco.release.mechanisms.response import response
+from dpsco.release.mechanisms.toeplitz import SquareRoot
+
+__all__ = ["LONGEST", "Curves", "at", "curves", "mechanism_noise"]
+
+LONGEST = 256
+"""No plan of the response rule has more rounds: beyond, rounds cost and buy nothing measurable."""
+
+# Finer where the algorithm turns from stable to unstable, which is above q = 1.
+_RATIOS = np.concatenate([np.geomspace(1e-6, 0.05, 60, endpoint=False), np.geomspace(0.05, 4.0, 101)])
+_PLACES = np.log(_RATIOS)
+_HUGE = 1e60
+
+
+class Curves(NamedTuple):
+    """Each curve at the tabulated ratios."""
+
+    decay: Array
+    sampling: Array
+    noise: Array
+    drift: Array
+    motion: Array
+    shake: Array
+
+
+def at(ratios: Array, *tables: Array) -> list[Array]:
+    """Each table at any curvature ratios, by linear interpolation in log q."""
+    places = np.log(np.maximum(ratios, _RATIOS[0]))
+    return [np.interp(places, _PLACES, table) for table in tables]
+
+
+@lru_cache(maxsize=256)
+def curves(rounds: int, z_step: str) -> Curves:
+    """The curves of ``rounds`` rounds, with the noise of square-root Toeplitz."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        decay, gains = response(_RATIOS, rounds, z_step)
+        sampling = np.sum(np.cumsum(gains[:, ::-1], axis=1) ** 2, axis=1)
+        noise = _square_root_noise(gains)
+        motions = (table[min(rounds, LONGEST) - 1] for table in _motions(z_step))
+        parts = (decay**2, sampling, noise, *motions)
+    return Curves(*(np.nan_to_num(np.minimum(part, _HUGE), nan=_HUGE) for part in parts))
+
+
+def _square_root_noise(gains: Array) -> Array:
+    """``noise`` of square-root Toeplitz: v'B is a correlation, done by FFT."""
+    root = SquareRoot(gains.shape[1])
+    size = 2 * root.horizon
+    answers = np.fft.irfft(np.fft.rfft(gains[:, ::-1], size) * np.fft.rfft(root.coefficients, size), size)
+    return np.asarray(np.sum(answers[:, : root.horizon] ** 2, axis=1) * root.sensitivity**2)
+
+
+def mechanism_noise(made: Mechanism, z_step: str) -> Array:
+    """``noise`` of any mechanism, from its decoder."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        answers = response(_RATIOS, made.horizon, z_step).gains @ made.decoder()
+        return np.asarray(np.nan_to_num(np.minimum(np.sum(answers**2, axis=1), _HUGE), nan=_HUGE) * made.sensitivity**2)
+
+
+@lru_cache(maxsize=2)
+def _motions(z_step: str) -> tuple[Array, Array, Array]:
+    """``drift``, ``motion`` and ``shake`` for every horizon up to LONGEST, shape (LONGEST, ratios).
+
+    Algorithm 1 run forwards on unit inputs: the start, and each draw of the noise. A prefix sum of T independent
+    increments is A w, that of square-root Toeplitz B Z; both decoders hold those of shorter horizons.
+    """
+    root = SquareRoot(LONGEST)
+    # Not every ratio: the curves are smooth.
+    q = np.unique([*_RATIOS[:60:4], *_RATIOS[60::2]])
+    drift = _asked(q, np.zeros((LONGEST, 1)), z_step, start=1.0)
+    motion = _asked(q, np.tri(LONGEST), z_step)
+    shake = _asked(q, root.decoder(), z_step) * np.cumsum(root.coefficients**2)[:, None]
+    return drift, motion, shake
+
+
+def _asked(q: Array, inputs: Array, z_step: str, start: float = 0.0) -> Array:
+    """Mean over the rounds so far of the sum over inputs of u_t^2, at every ratio of the table."""
+    rounds, width = inputs.shape
+    c = 1.0 if z_step == "listed" else 2.0
+    x, z = np.full((len(q), width), start), np.full((len(q), width), start)
+    before = np.zeros_like(x)
+    squares = np.empty((rounds, len(q)))
+    for t in range(rounds):
+        eta, tau = t + 1.0, 2.0 / (t + 3.0)
+        squares[t] = np.sum((eta * x - t * before) ** 2, axis=1)
+        g = q[:, None] * x + inputs[t] / eta
+        z = z - (eta / c) * g
+        x, before = np.clip((1 - tau) * (x - g) + tau * z, -_HUGE, _HUGE), x
+    means = np.minimum(np.cumsum(squares, axis=0) / np.arange(1.0, rounds + 1)[:, None], _HUGE)
+    return np.array([np.exp(np.interp(_PLACES, np.log(q), np.log(row + 1e-300))) for row in means])

@@ -1,1 +1,0 @@
-"""Budget, noise, the one way from Clipped to Released, the accounts, the report."""

@@ -1,0 +1,249 @@
+"""What was released, and proof of what it was released for. In memory, or in a folder that survives kill -9.
+
+A folder holds
+    run.json       public   the run: plan, algorithm, start, library format
+    released.bin   public   one record a round: p float64 values and a SHA-256
+    secret.json    SECRET   noise key, fingerprints; mode 0600
+    lock                    one writer
+
+Order of writing: the fingerprint of a round first, then its released value, each synced to disk. After a
+crash in between, the round can only be completed with the very same rows and query, and then gives the
+very same value. Rolling the folder back to an older copy is outside the guarantee.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, Protocol
+
+import numpy as np
+
+from dpsco.errors import CheckpointError, LedgerError
+from dpsco.json_files import canonical, locked, read_sealed, write_atomic, write_sealed
+from dpsco.query import Array
+from dpsco.release.noise import derive, normals
+
+__all__ = ["FileLedger", "Ledger", "MemoryLedger", "open_folder"]
+
+FORMAT = 1
+_RUN_FIELDS = {"format", "id", "digest", "run", "dimension", "rounds"}
+_SECRET_FIELDS = {"format", "digest", "key", "probe", "fingerprints"}
+
+
+class Ledger(Protocol):
+    """Append-only record of a run, with the run's noise key."""
+
+    run_id: str
+
+    @property
+    def key(self) -> bytes: ...
+    @property
+    def complete(self) -> bool: ...
+    def fingerprint(self, step: int) -> bytes | None: ...
+    def value(self, step: int) -> Array | None: ...
+    def record(self, step: int, fingerprint: bytes) -> None: ...
+    def store(self, step: int, value: Array) -> None: ...
+    def erase_key(self) -> None: ...
+
+
+class _Record:
+    """The part both ledgers share: the key and the fingerprints, in order."""
+
+    def __init__(self, run_id: str, key: bytes | None, fingerprints: list[bytes]) -> None:
+        self.run_id = run_id
+        self._key = key
+        self._fingerprints = fingerprints
+
+    @property
+    def key(self) -> bytes:
+        if self._key is None:
+            raise LedgerError(
+                "This run is complete and its noise key erased: nothing more can be released. Start a new run."
+            )
+        return self._key
+
+    @property
+    def complete(self) -> bool:
+        return self._key is None
+
+    def fingerprint(self, step: int) -> bytes | None:
+        return self._fingerprints[step] if step < len(self._fingerprints) else None
+
+    def _append(self, step: int, fingerprint: bytes, stored: int) -> None:
+        if step != len(self._fingerprints) or step != stored:
+            raise LedgerError(
+                f"Round {step} was asked for before round {stored} was released. Release rounds in order."
+            )
+        self._fingerprints.append(fingerprint)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("A ledger holds the noise key and is never pickled or copied.")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<secret>)"
+
+
+class MemoryLedger(_Record):
+    """The ledger of a run that is not checkpointed."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(secrets.token_hex(16), key, [])
+        self._values: list[Array] = []
+
+    def value(self, step: int) -> Array | None:
+        return self._values[step] if step < len(self._values) else None
+
+    def record(self, step: int, fingerprint: bytes) -> None:
+        self._append(step, fingerprint, len(self._values))
+
+    def store(self, step: int, value: Array) -> None:
+        self._values.append(value)
+
+    def erase_key(self) -> None:
+        self._key = None
+
+
+class FileLedger(_Record):
+    """The ledger of a checkpointed run. Made by ``open_folder``."""
+
+    def __init__(self, folder: Path, header: Mapping[str, Any], secret: Mapping[str, Any], file: BinaryIO) -> None:
+        key = None if secret["key"] is None else bytes.fromhex(secret["key"])
+        super().__init__(header["id"], key, [bytes.fromhex(f) for f in secret["fingerprints"]])
+        self._folder, self._file = folder, file
+        self._digest: str = header["digest"]
+        self._dimension: int = header["dimension"]
+        self._rounds: int = header["rounds"]
+        self._probe: str = secret["probe"]
+        self._stored = self._verify()
+        if key is not None and _probe(key) != self._probe:
+            raise CheckpointError(
+                "This installation draws other noise from the same key than the one that began the run. Resume with "
+                "the "
+                "versions of numpy and randomgen that began it, or start a new run."
+            )
+
+    def value(self, step: int) -> Array | None:
+        if step >= self._stored:
+            return None
+        return self._read(step)
+
+    def record(self, step: int, fingerprint: bytes) -> None:
+        self._append(step, fingerprint, self._stored)
+        try:
+            self._save()
+        except BaseException:
+            self._fingerprints.pop()  # nothing has left the process: the round may be tried again
+            raise
+
+    def store(self, step: int, value: Array) -> None:
+        data = np.ascontiguousarray(value, dtype="<f8").tobytes()
+        self._file.seek(step * self._record_bytes)
+        self._file.write(data + self._checksum(step, data))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._stored = step + 1
+
+    def erase_key(self) -> None:
+        self._key = None
+        self._save()
+
+    @property
+    def _record_bytes(self) -> int:
+        return 8 * self._dimension + 32
+
+    def _checksum(self, step: int, data: bytes) -> bytes:
+        return hashlib.sha256(self._digest.encode() + step.to_bytes(8, "little") + data).digest()
+
+    def _read(self, step: int) -> Array:
+        self._file.seek(step * self._record_bytes)
+        record = self._file.read(self._record_bytes)
+        data, check = record[:-32], record[-32:]
+        if len(record) != self._record_bytes or check != self._checksum(step, data):
+            raise CheckpointError(f"The released value of round {step} is damaged. Restore released.bin from a copy.")
+        return np.frombuffer(data, dtype="<f8").astype(np.float64)
+
+    def _verify(self) -> int:
+        """Number of whole records; every one is checked, and a torn one at the end is dropped."""
+        size = os.fstat(self._file.fileno()).st_size
+        stored, torn = divmod(size, self._record_bytes)
+        promised = len(self._fingerprints)
+        whole = stored == promised and not torn
+        interrupted = stored == promised - 1
+        finished = self._key is not None or promised == self._rounds == stored
+        if not (whole or interrupted) or promised > self._rounds or not finished:
+            raise CheckpointError(
+                f"The checkpoint holds {stored} released rounds but vouches for {promised}. Its files are not of the "
+                "same "
+                "moment: restore them together from a copy."
+            )
+        for step in range(stored):
+            self._read(step)
+        self._file.truncate(stored * self._record_bytes)
+        return stored
+
+    def _save(self) -> None:
+        secret = {
+            "format": FORMAT,
+            "digest": self._digest,
+            "key": None if self._key is None else self._key.hex(),
+            "probe": self._probe,
+            "fingerprints": [f.hex() for f in self._fingerprints],
+        }
+        write_sealed(self._folder / "secret.json", secret, mode=0o600)
+
+
+@contextmanager
+def open_folder(
+    folder: Path, run: Mapping[str, Any], digest: str, dimension: int, rounds: int, key: bytes, *, resume: bool
+) -> Iterator[FileLedger]:
+    """The ledger of run ``digest`` in ``folder``: a new one, or the one begun there if ``resume``.
+
+    ``run`` says in public words what the run is; ``key`` is the noise key of a new run and is not used
+    when one is resumed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / "lock", f"checkpoint {folder.name!r}"):
+        header_path, secret_path, released_path = (folder / n for n in ("run.json", "secret.json", "released.bin"))
+        released = released_path.exists() and released_path.stat().st_size > 0
+        begun = secret_path.exists() or released
+        if begun and not resume:
+            if released or read_sealed(secret_path, "checkpoint", _SECRET_FIELDS)["fingerprints"]:
+                raise CheckpointError(
+                    f"The folder {folder.name!r} holds a run already. Pass resume=True to go on with it, or name "
+                    "another folder."
+                )
+            begun = False  # it ended before its first round: nothing was released
+        public = {"format": FORMAT, "digest": digest, "run": dict(run), "dimension": dimension, "rounds": rounds}
+        if not begun:
+            write_sealed(header_path, {**public, "id": secrets.token_hex(16)})
+            write_atomic(released_path, b"")
+            fresh = {"format": FORMAT, "digest": digest, "key": key.hex(), "probe": _probe(key), "fingerprints": []}
+            write_sealed(secret_path, fresh, mode=0o600)
+        header = read_sealed(header_path, "checkpoint", _RUN_FIELDS)
+        secret = read_sealed(secret_path, "checkpoint", _SECRET_FIELDS)
+        same = canonical({**header, "id": ""}) == canonical({**public, "id": ""}) and isinstance(header["id"], str)
+        if not same or canonical([secret["format"], secret["digest"]]) != canonical([FORMAT, digest]):
+            raise CheckpointError(
+                f"The folder {folder.name!r} belongs to another run: its plan, algorithm, start or data layout differ. "
+                "Resume with the arguments that began it, or name another folder."
+            )
+        if not released_path.exists():
+            raise CheckpointError(f"The folder {folder.name!r} has lost its released.bin. Restore it from a copy.")
+        with released_path.open("r+b") as file:
+            try:
+                ledger = FileLedger(folder, header, secret, file)
+            except (TypeError, ValueError):
+                raise CheckpointError(
+                    f"The folder {folder.name!r} holds fields of the wrong type. Restore it from a copy."
+                ) from None
+            yield ledger
+
+
+def _probe(key: bytes) -> str:
+    """Shows that (key, row) still means the same normals, without showing them."""
+    return derive(key, "probe", normals(key, 0, 64).tobytes()).hex()

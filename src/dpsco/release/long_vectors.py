@@ -1,0 +1,79 @@
+"""What a round does to whole p-vectors, where p may be a million: weighted sums and hashes, in threads.
+
+Guarantee: results are the same, bit for bit, with any number of threads, compiled or not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+
+import numpy as np
+
+from dpsco.parallel import available_threads, for_each
+from dpsco.query import Array
+
+__all__ = ["combined", "digests"]
+
+_SHORT = 1 << 10
+_LONG = 1 << 15
+_BLOCK = 1 << 15
+"""Numbers that stay in the cache while terms are added."""
+
+
+def combined(weights: Array, vectors: Sequence[Array]) -> Array:
+    """sum_i weights[i] vectors[i], term after term.
+
+    Long vectors by a compiled loop that adds four terms at a time, if the compiler is loaded already: it is not worth
+    loading for this alone.
+    """
+    # In one go where calls cost more than numbers: rows are added in their order too, unless they are a single column.
+    if 1 < vectors[0].size <= _SHORT:
+        terms = np.array(vectors)
+        terms *= weights[:, None]
+        return np.asarray(np.add.reduce(terms, axis=0))
+    out = np.empty_like(vectors[0])
+    fours = len(vectors) // 4 * 4 if len(out) >= _LONG and "numba" in sys.modules else 0
+    few = len(vectors) - fours
+
+    def combine(part: slice) -> None:
+        own = out[part]
+        if few:
+            np.multiply(weights[0], vectors[0][part], out=own)
+            term = np.empty_like(own) if few > 1 else own
+            for weight, z in zip(weights[1:few], vectors[1:few], strict=True):
+                own += np.multiply(weight, z[part], out=term)
+        if fours:
+            _add_fours(weights[few:], [z[part] for z in vectors[few:]], own, anew=not few)
+
+    for_each(combine, _parts(len(out), whole=bool(fours)))
+    return out
+
+
+def _parts(size: int, *, whole: bool) -> list[slice]:
+    """Blocks that fit the cache, or one part a thread for loops that go over the sum once in four terms."""
+    block = -(-size // available_threads()) if whole else _BLOCK
+    return [slice(start, min(start + block, size)) for start in range(0, size, block)]
+
+
+def _add_fours(weights: Array, vectors: Sequence[Array], out: Array, *, anew: bool) -> None:
+    from dpsco.release.add_four import add_four
+
+    for k in range(0, len(vectors), 4):
+        add_four(weights[k : k + 4], *vectors[k : k + 4], anew and k == 0, out)
+
+
+def digests(*vectors: Array) -> list[bytes]:
+    """SHA-256 of each vector's bytes."""
+    found = [b""] * len(vectors)
+
+    def find(k: int) -> None:
+        found[k] = sha256(np.ascontiguousarray(vectors[k]).data).digest()
+
+    if max(vector.size for vector in vectors) >= _LONG:  # hashing leaves the interpreter lock alone
+        for_each(find, range(len(vectors)))
+    else:
+        for k in range(len(vectors)):
+            find(k)
+    return found

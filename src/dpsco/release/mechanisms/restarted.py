@@ -1,0 +1,70 @@
+"""A mechanism started anew a few times: shorter horizons, less noise each, and their last noise adds up.
+
+Statement   C = diag(C_1 .. C_k), one block a segment; B has B_s in its blocks, and below them the last row of each
+            earlier block: the noise of a finished segment stays in the sum.
+Sensitivity the largest of the segments'.
+Pseudo-code w_t = the segment's own increment, with draws of its own.
+Cost        the memory of one segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from dpsco.errors import InvalidArgument
+from dpsco.query import Array
+from dpsco.release.mechanisms.base import Draw, Mechanism, NoiseBuffers
+
+__all__ = ["Restarted"]
+
+
+class Restarted(Mechanism):
+    """``restarts`` + 1 segments of nearly equal length, each with ``make(length)``."""
+
+    def __init__(self, horizon: int, restarts: int, make: Callable[[int], Mechanism]) -> None:
+        super().__init__(horizon)
+        if restarts >= self.horizon:
+            raise InvalidArgument(f"Expected restarts={restarts} below rounds={self.horizon}: a segment needs a round.")
+        self._edges = [s * self.horizon // (restarts + 1) for s in range(restarts + 2)]
+        lengths = [last - first for first, last in zip(self._edges, self._edges[1:], strict=False)]
+        kinds = {length: make(length) for length in set(lengths)}
+        self._segments = [kinds[length] for length in lengths]
+        self._rows = np.concatenate([[0], np.cumsum([segment.rows for segment in self._segments])]).tolist()
+        self.name = f"{self._segments[0].name}, {restarts} restarts"
+
+    @property
+    def rows(self) -> int:
+        return int(self._rows[-1])
+
+    def strategy(self) -> Array:
+        c = np.zeros((self.rows, self.horizon))
+        for s, segment in enumerate(self._segments):
+            c[self._rows[s] : self._rows[s + 1], self._edges[s] : self._edges[s + 1]] = segment.strategy()
+        return c
+
+    def decoder(self) -> Array:
+        b = np.zeros((self.horizon, self.rows))
+        for s, segment in enumerate(self._segments):
+            columns, own = slice(self._rows[s], self._rows[s + 1]), segment.decoder()
+            b[self._edges[s] : self._edges[s + 1], columns] = own
+            b[self._edges[s + 1] :, columns] = own[-1]
+        return b
+
+    @cached_property
+    def sensitivity(self) -> float:
+        return max(segment.sensitivity for segment in self._segments)
+
+    @property
+    def memory(self) -> int:
+        return max(segment.memory for segment in self._segments)
+
+    def increment(self, buffers: NoiseBuffers, step: int, draw: Draw) -> tuple[Array, NoiseBuffers]:
+        self._in_horizon(step)
+        s = int(np.searchsorted(self._edges, step, side="right")) - 1
+        segment, first = self._segments[s], self._rows[s]
+        if step == self._edges[s]:
+            buffers = segment.start()
+        return segment.increment(buffers, step - self._edges[s], lambda row: draw(first + row))

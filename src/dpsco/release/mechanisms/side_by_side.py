@@ -1,0 +1,139 @@
+"""Every mechanism at one horizon, side by side, and against what no mechanism can do better.
+
+Lower bound
+    For any B C = A the max error ||B||_{2->inf} ||C||_{1->2} is at least the root mean square error, which is at
+    least ||A||_* / T, the nuclear norm of the prefix matrix over T (Li et al. 2015; Henzinger, Upadhyay, Upadhyay
+    2023). The singular values of A are 1 / (2 sin((2j - 1) pi / (4 T + 2))), so the bound is a closed form,
+    about (ln T) / pi + 0.72.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsco.errors import InvalidArgument
+from dpsco.query import Array
+from dpsco.release.mechanisms import LARGEST_FIT, MECHANISMS, mechanism
+from dpsco.release.mechanisms.base import Mechanism
+from dpsco.release.mechanisms.buffered_workload import BufferedWorkload
+from dpsco.release.mechanisms.prior import Prior, prior_for, square_root_noise
+from dpsco.release.mechanisms.response import response
+
+__all__ = [
+    "LARGEST_TABLE",
+    "Row",
+    "algorithm_errors",
+    "comparison",
+    "excess_noise",
+    "lower_bound",
+    "max_errors",
+    "names_at",
+]
+
+LARGEST_TABLE = 4096
+"""Longest horizon of the table: beyond it the matrices it is computed from do not fit."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One mechanism at one horizon; errors at unit clip and mu = 1."""
+
+    name: str
+    sensitivity: float
+    max_error: float
+    mean_error: float
+    algorithm_error_halved: float
+    """RMS noise of Algorithm 1's final iterate under the default prior, halved z-step; square-root Toeplitz is 1."""
+    algorithm_error_listed: float
+    vectors: int
+    """p-vectors kept between rounds."""
+    bytes: int | None
+    """The same in bytes, if the dimension is given."""
+    over_lower_bound: float
+    """Max error over ``lower_bound(T)``."""
+
+
+def comparison(horizon: int, dimension: int | None = None) -> list[Row]:
+    """A row for each mechanism that can be made at ``horizon``, the best for Algorithm 1 last."""
+    if horizon > LARGEST_TABLE:
+        raise InvalidArgument(
+            f"Expected horizon={horizon} to be at most {LARGEST_TABLE}: the table is computed from T x T matrices. "
+            "Ask a mechanism itself for its errors at longer horizons."
+        )
+    rows = []
+    for name, halved, listed in _candidates(horizon):
+        rows.append(
+            Row(
+                name=name,
+                sensitivity=halved.sensitivity,
+                max_error=halved.max_error,
+                mean_error=halved.mean_error,
+                algorithm_error_halved=_algorithm_error(halved, "halved"),
+                algorithm_error_listed=_algorithm_error(listed, "listed"),
+                vectors=halved.memory,
+                bytes=None if dimension is None else 8 * dimension * halved.memory,
+                over_lower_bound=halved.max_error / lower_bound(horizon),
+            )
+        )
+    return sorted(rows, key=lambda row: -row.algorithm_error_halved)
+
+
+def excess_noise(mechanism: Mechanism, prior: Prior, z_step: str) -> float:
+    """``sum_k share_k || v(q_k)' B ||^2 sensitivity^2``: with a spectrum as the prior, the excess risk noise causes.
+
+    Up to the factor p (clip / (batch mu))^2 / (2 beta) of the problem.
+    """
+    weights = response(prior.ratios, mechanism.horizon, z_step).gains @ mechanism.decoder()
+    return float(prior.shares @ np.sum(weights**2, axis=1) * mechanism.sensitivity**2)
+
+
+def lower_bound(horizon: int) -> float:
+    """``||A||_* / T``: no mechanism has a smaller max or mean error."""
+    angles = (2.0 * np.arange(1.0, horizon + 1.0) - 1.0) * np.pi / (4.0 * horizon + 2.0)
+    return float(np.mean(0.5 / np.sin(angles)))
+
+
+def max_errors(names: Iterable[str], horizons: Iterable[int]) -> dict[str, Array]:
+    """Max error against horizon for each name, NaN where it cannot be made."""
+    horizons = list(horizons)
+    return {
+        name: np.array([mechanism(name, horizon=t).max_error if name in names_at(t) else np.nan for t in horizons])
+        for name in names
+    }
+
+
+def algorithm_errors(names: Iterable[str], horizons: Iterable[int], z_step: str = "halved") -> dict[str, Array]:
+    """RMS noise of the final iterate against horizon, square-root Toeplitz = 1; NaN where it cannot be made."""
+    horizons = list(horizons)
+    return {
+        name: np.array(
+            [
+                _algorithm_error(mechanism(name, horizon=t, z_step=z_step), z_step) if name in names_at(t) else np.nan
+                for t in horizons
+            ]
+        )
+        for name in names
+    }
+
+
+def names_at(horizon: int) -> list[str]:
+    """Mechanisms that are ready in seconds at ``horizon``: the dense optimum is not beyond T = 512."""
+    return [name for name in MECHANISMS if name != "dense" or horizon <= LARGEST_FIT]
+
+
+def _candidates(horizon: int) -> Iterable[tuple[str, Mechanism, Mechanism]]:
+    """(name, made for the halved z-step, made for the listed one)."""
+    for name in names_at(horizon):
+        halved, listed = (mechanism(name, horizon=horizon, z_step=z_step) for z_step in ("halved", "listed"))
+        yield (name if not isinstance(halved, BufferedWorkload) else "workload, buffered"), halved, listed
+    if horizon <= LARGEST_FIT:
+        yield "workload, buffered", BufferedWorkload(horizon, "halved"), BufferedWorkload(horizon, "listed")
+
+
+def _algorithm_error(made: Mechanism, z_step: str) -> float:
+    prior = prior_for("robust", made.horizon, z_step)
+    of_root = float(prior.shares @ square_root_noise(prior.ratios, made.horizon, z_step))
+    return float(np.sqrt(excess_noise(made, prior, z_step) / of_root))

@@ -1,0 +1,65 @@
+"""Square-root Toeplitz (Fichtenberger, Henzinger, Upadhyay 2023; Henzinger et al. 2023, 2024).
+
+Statement
+    B = C = A^(1/2), lower-triangular Toeplitz with the coefficients of (1 - q)^(-1/2):
+    c_0 = 1, c_k = c_{k-1} (2k - 1)/(2k).
+Sensitivity
+    Column 0 is the longest: sqrt(sum_{k<T} c_k^2).
+Error
+    sensitivity * sqrt(sum_{k<=t} c_k^2); at T = 64 it is 2.389 against 6.481 for the tree.
+Pseudo-code
+    w_t = sum_{s<=t} (c_{t-s} - c_{t-s-1}) z_s
+Cost
+    t p multiply-adds in round t and T p-vectors of memory (every draw is needed again).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from dpsco.query import Array
+from dpsco.release.mechanisms.base import Mechanism
+
+__all__ = ["SquareRoot", "lower_toeplitz"]
+
+
+def lower_toeplitz(coefficients: Array) -> Array:
+    """Lower-triangular Toeplitz matrix with ``coefficients`` as its first column."""
+    size = len(coefficients)
+    lag = np.subtract.outer(np.arange(size), np.arange(size))
+    return np.asarray(np.where(lag >= 0, coefficients[np.maximum(lag, 0)], 0.0))
+
+
+class SquareRoot(Mechanism):
+    """``B = C = A^(1/2)``: within a small constant of the best possible for prefix sums, in closed form."""
+
+    name = "sqrt"
+
+    @cached_property
+    def coefficients(self) -> Array:
+        k = np.arange(1.0, self.horizon)
+        return np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
+
+    def strategy(self) -> Array:
+        return lower_toeplitz(self.coefficients)
+
+    def decoder(self) -> Array:
+        return lower_toeplitz(self.coefficients)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        return float(np.sqrt(np.sum(self.coefficients**2)))
+
+    @cached_property
+    def errors(self) -> Array:
+        return np.asarray(self.sensitivity * np.sqrt(np.cumsum(self.coefficients**2)))
+
+    def _increment_weights(self, step: int) -> Array:
+        return self._changes[step::-1]
+
+    @cached_property
+    def _changes(self) -> Array:
+        """c_k - c_{k-1}."""
+        return np.diff(self.coefficients, prepend=0.0)

@@ -1,0 +1,85 @@
+"""The binary tree (Dwork et al. 2010; Chan, Shi, Song 2011), the paper's Lemma btm.
+
+Statement
+    Round t (prefix length e = t + 1) closes the dyadic node that ends at e and has length
+    2^l, l = trailing zeros of e. C has one row per closed node, one column per round, entry 1 where
+    the node covers the round. Prefix e is the sum of the nodes in the binary expansion of e.
+Sensitivity
+    Round 0 lies in one node of every level: sqrt(floor(log2 T) + 1), and no round lies in more.
+    (The paper bounds it by sqrt(1 + ceil(log2 T)); its Corollary dp-guarantee then prints less
+    noise than that needs: docs/errata.md, 1.)
+Error
+    sensitivity * sqrt(popcount(t + 1)).
+Pseudo-code
+    z = draw(t); w_t = z - (sum of the nodes of lower level, now merged); push z
+Cost
+    one draw a round, at most floor(log2 T) + 1 buffers.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from dpsco.query import Array
+from dpsco.release.mechanisms.base import Draw, Mechanism, NoiseBuffers
+
+__all__ = ["Tree"]
+
+
+def _trailing_zeros(e: int) -> int:
+    return (e & -e).bit_length() - 1
+
+
+class Tree(Mechanism):
+    """Binary tree over the rounds; only nodes that some prefix uses are noised."""
+
+    name = "tree"
+
+    def strategy(self) -> Array:
+        c = np.zeros((self.horizon, self.horizon))
+        for t in range(self.horizon):
+            c[t, t + 1 - (1 << _trailing_zeros(t + 1)) : t + 1] = 1.0
+        return c
+
+    def decoder(self) -> Array:
+        b = np.zeros((self.horizon, self.horizon))
+        for t in range(self.horizon):
+            e = t + 1
+            while e:
+                b[t, e - 1] = 1.0
+                e &= e - 1
+        return b
+
+    @cached_property
+    def sensitivity(self) -> float:
+        return math.sqrt(self.horizon.bit_length())
+
+    @cached_property
+    def column_norms(self) -> Array:
+        """Round t lies in one node for each bit of t that is 0, if that node ends within the horizon."""
+        rounds, nodes = np.arange(self.horizon), np.zeros(self.horizon)
+        for level in range(self.horizon.bit_length()):
+            before = rounds >> level
+            nodes += (before % 2 == 0) & ((before + 1) << level <= self.horizon)
+        return np.sqrt(nodes)
+
+    @cached_property
+    def errors(self) -> Array:
+        nodes = np.array([(t + 1).bit_count() for t in range(self.horizon)], dtype=np.float64)
+        return np.asarray(self.sensitivity * np.sqrt(nodes))
+
+    @property
+    def memory(self) -> int:
+        return self.horizon.bit_length()
+
+    def increment(self, buffers: NoiseBuffers, step: int, draw: Draw) -> tuple[Array, NoiseBuffers]:
+        self._in_horizon(step)
+        merged = _trailing_zeros(step + 1)
+        z = draw(step)
+        noise = z.copy()
+        for node in buffers[len(buffers) - merged :]:
+            noise -= node
+        return noise, (*buffers[: len(buffers) - merged], z)

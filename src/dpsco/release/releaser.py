@@ -1,0 +1,136 @@
+"""The choke point: the only code that turns ``Clipped`` into ``Released``.
+
+    released_t = D_t + round_grid(w_t),    w_t = increment of B Z for round t
+
+Guarantee
+    Over a run, the released values are mu-GDP (calibration.py, release/mechanisms/base.py) because
+    * a round past the horizon is refused: its noise was not paid for;
+    * one noise value serves one release: the fingerprint of (run, query, sum) is on record before the
+      value leaves, the same request again returns what was stored, another one is refused;
+    * the noise key and buffers live here and in the ledger's secret part, and nowhere else.
+Cost
+    O(p) plus the mechanism's own cost per round.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsco.errors import DataError, HorizonError, LedgerError
+from dpsco.query import _BY_RELEASE, Array, Clipped, Query, Released, to_grid
+from dpsco.release.calibration import Calibration, Uneven
+from dpsco.release.ledger import Ledger
+from dpsco.release.long_vectors import digests
+from dpsco.release.mechanisms.base import Mechanism, NoiseBuffers
+from dpsco.release.noise import Normals, bernoulli, derive, positions
+
+__all__ = ["Releaser"]
+
+
+class Releaser:
+    """Everything secret about one run's noise, behind one public method: ``release``."""
+
+    def __init__(self, calibration: Calibration | Uneven, mechanism: Mechanism, dimension: int, ledger: Ledger) -> None:
+        self._calibration = calibration
+        self._mechanism = mechanism
+        self._dimension = dimension
+        self._ledger = ledger
+        # The next round and the buffers that are ready for it, in one attribute: an interrupt cannot part them.
+        self._position: tuple[int, NoiseBuffers] = (0, mechanism.start())
+        self._normals: Normals | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every round of the plan is released, and the key erased."""
+        return self._ledger.complete
+
+    def stored(self, step: int) -> Released:
+        """What this run released for ``step``."""
+        value = self._ledger.value(step)
+        if value is None:
+            raise LedgerError(f"Round {step} was not released yet.")
+        return Released(step, value, by=_BY_RELEASE)
+
+    def release(self, query: Query, clipped: Clipped) -> Released:
+        """Add this round's noise to the sum, once.
+
+        Raises ``HorizonError`` past the plan's rounds and ``LedgerError`` if this round was already
+        released for another query or another sum, or if an earlier round is still missing.
+        """
+        step = query.step
+        if not 0 <= step < self._mechanism.horizon:
+            raise HorizonError(
+                f"Round {step} was asked for, but the plan pays for rounds 0 to {self._mechanism.horizon - 1}. "
+                "Make a plan with more rounds."
+            )
+        paid = self._calibration.at(step)
+        if (query.clip, query.grid, query.rowwise) != (paid.clip, paid.grid, paid.rowwise):
+            raise LedgerError("The query's clip, grid or rounding is not the one the noise was calibrated for.")
+        total = clipped.total
+        if total.shape != (self._dimension,) or total.dtype != np.float64 or not np.all(np.isfinite(total)):
+            raise DataError(
+                f"Expected the oracle to return a finite float64 sum of {self._dimension} numbers. "
+                "An oracle must clip every row and count non-finite rows as zero."
+            )
+        fingerprint = self._fingerprint(query, clipped)
+        recorded = self._ledger.fingerprint(step)
+        if recorded is None:
+            self._ledger.record(step, fingerprint)
+        elif not hmac.compare_digest(recorded, fingerprint):
+            raise LedgerError(
+                f"Round {step} was already released for another query or other rows; its noise is used up and a second "
+                "release would reveal the difference. Start a new run (a new key and a new budget) instead."
+            )
+        if self._ledger.value(step) is not None:
+            return self.stored(step)
+        value = to_grid(clipped.total, paid.grid) + self._noise(step, paid)
+        self._ledger.store(step, value)
+        return Released(step, value, by=_BY_RELEASE)
+
+    def sample(self, step: int, rows: int, rate: float) -> NDArray[np.int64]:
+        """Which of ``rows`` rows enter round ``step``, each with probability ``rate``. SECRET, like the noise."""
+        return bernoulli(self._ledger.key, step, rows, rate)
+
+    def indices(self, step: int, part: int, rows: int, size: int) -> NDArray[np.int64]:
+        """``size`` uniform positions below ``rows`` for a randomised solver, whose privacy does not rest on them."""
+        return positions(self._ledger.key, step, part, rows, size)
+
+    def close(self) -> None:
+        """After the last round: forget the noise and erase the key."""
+        self._position, self._normals = (self._mechanism.horizon, ()), None
+        self._ledger.erase_key()
+
+    def _noise(self, step: int, paid: Calibration) -> Array:
+        if paid.sigma == 0.0:
+            return np.zeros(self._dimension)
+        if step < self._position[0]:  # the noise was made but could not be stored: make it again
+            self._position = (0, self._mechanism.start())
+        while True:  # a resumed run rebuilds the buffers from (key, 0 .. step)
+            at, buffers = self._position
+            self._position = (0, self._mechanism.start())  # the buffers are given away; an interrupt starts anew
+            noise, buffers = self._mechanism.increment(buffers, at, self._draw)
+            self._position = (at + 1, buffers)
+            if at == step:
+                return to_grid(noise, paid.grid)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("A channel holds the noise key and is never pickled or copied.")
+
+    def __repr__(self) -> str:
+        return "Releaser(<secret>)"
+
+    def _draw(self, row: int) -> Array:
+        if self._normals is None:
+            self._normals = Normals(self._ledger.key)
+        noise = self._normals(row, self._dimension)
+        noise *= self._calibration.deviation(row)
+        return noise
+
+    def _fingerprint(self, query: Query, clipped: Clipped) -> bytes:
+        # Hashes first: they are taken side by side, and the keyed one of what they are is as hard to forge.
+        total, *points = digests(clipped.total, *query.points)
+        return derive(self._ledger.key, "fingerprint", query.digest(points), total)

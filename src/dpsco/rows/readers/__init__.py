@@ -1,0 +1,1 @@
+"""Readers of files: CSV, Parquet and Arrow IPC, libsvm, npz."""

@@ -1,0 +1,236 @@
+"""Parquet and Arrow IPC files, batch by batch, and Arrow columns as numbers or text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from dpsco.errors import DataError
+from dpsco.query import Array
+from dpsco.rows.cells import NUMBER, Coded, coded
+from dpsco.rows.readers.remote import RemoteFile
+from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
+
+__all__ = ["ArrowSource", "ParquetSource", "arrow_numbers", "arrow_table", "arrow_text"]
+
+AnyFile = Path | RemoteFile
+
+BATCH_ROWS = 1 << 14
+_FOOTERS_AT_ONCE = 8
+MAPPED_BYTES = 128 << 20  # larger files are read piece by piece: their addresses alone might not fit
+
+_CUT = "is damaged or cut short: it cannot be read as {kind}. Copy it again from its source, or leave it out."
+_AWAY = "cannot be read as {kind}: it is damaged, or its store is out of reach."
+
+
+class _Files(TableSource):
+    """Files of one kind with the same columns, one after the other."""
+
+    kind: str
+
+    def __init__(self, paths: Sequence[AnyFile]) -> None:
+        self._paths = tuple(paths)
+        schema = self._schema(self._paths[0])
+        self.names = tuple(schema.names)
+        self.number_columns = tuple(field.name for field in schema if _is_number(field.type))
+
+    def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
+        wanted = list(dict.fromkeys((*numbers, *texts)))
+        for path in self._paths:  # every file is looked at before the first row is used
+            _check_columns(path, self._schema(path), wanted)
+        for path in self._paths:
+            for batch in self._guarded(path, wanted):
+                yield arrow_table(batch, numbers, texts)
+
+    @classmethod
+    def _guarded(cls, path: Any, wanted: list[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
+        try:
+            yield from cls._batches(path, wanted, groups)
+        except (arrow("pyarrow").ArrowException, OSError, EOFError, MemoryError) as error:
+            if isinstance(error, MemoryError):
+                raise
+            cls._refuse(path)
+
+    @classmethod
+    def _refuse(cls, path: Any) -> NoReturn:
+        damaged(path, (_AWAY if isinstance(path, RemoteFile) else _CUT).format(kind=cls.kind))
+
+    @classmethod
+    def _schema(cls, path: Any) -> Any:
+        raise NotImplementedError
+
+    @classmethod
+    def _batches(cls, path: Any, wanted: list[str], groups: Sequence[int] | None) -> Iterator[Any]:
+        raise NotImplementedError
+
+
+class ParquetSource(_Files):
+    """Parquet: columns that are not wanted are not read; memory of a row group's wanted columns at most."""
+
+    kind = "Parquet"
+
+    def groups(self, numbers: Sequence[str], texts: Sequence[str]) -> list[tuple[AnyFile, tuple[int, ...]]]:
+        """Each file with the number of rows of each of its row groups; files without the wanted columns are refused."""
+        wanted = list(dict.fromkeys((*numbers, *texts)))
+
+        def look(path: AnyFile) -> tuple[AnyFile, tuple[int, ...]]:
+            with self._open(path) as file:
+                _check_columns(path, file.schema_arrow, wanted)
+                found = file.metadata
+                return path, tuple(found.row_group(k).num_rows for k in range(found.num_row_groups))
+
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            return list(pool.map(look, self._paths))
+
+    @classmethod
+    def read_groups(
+        cls, path: AnyFile, groups: Sequence[int], numbers: Sequence[str], texts: Sequence[str]
+    ) -> Iterator[Table]:
+        """Some row groups of one file, in order."""
+        wanted = list(dict.fromkeys((*numbers, *texts)))
+        for batch in cls._guarded(path, wanted, groups):
+            yield arrow_table(batch, numbers, texts)
+
+    @classmethod
+    def _open(cls, path: AnyFile) -> Any:
+        pq = arrow("pyarrow.parquet")
+        try:
+            remote = isinstance(path, RemoteFile)
+            return pq.ParquetFile(
+                path.open() if isinstance(path, RemoteFile) else path,
+                memory_map=not isinstance(path, RemoteFile) and path.stat().st_size <= MAPPED_BYTES,
+                pre_buffer=remote,  # one request for many columns, where a request is what costs
+                page_checksum_verification=True,  # where the file has them
+            )
+        except (arrow("pyarrow").ArrowException, OSError):
+            cls._refuse(path)
+
+    @classmethod
+    def _schema(cls, path: AnyFile) -> Any:
+        with cls._open(path) as file:
+            return file.schema_arrow
+
+    @classmethod
+    def _batches(cls, path: AnyFile, wanted: list[str], groups: Sequence[int] | None) -> Iterator[Any]:
+        with cls._open(path) as file:
+            yield from file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=False)
+
+    def count(self) -> int:
+        total = 0
+        for path in self._paths:
+            with self._open(path) as file:
+                total += int(file.metadata.num_rows)
+        return total
+
+
+class ArrowSource(_Files):
+    """Arrow IPC, file or stream format (Feather version 2 is the former)."""
+
+    kind = "Arrow IPC"
+
+    @classmethod
+    def _reader(cls, file: Any) -> Any:
+        """Record batches in order, whichever format it is."""
+        pa, ipc = arrow("pyarrow"), arrow("pyarrow.ipc")
+        try:
+            reader = ipc.open_file(file)
+        except pa.ArrowInvalid:
+            file.seek(0)
+            reader = ipc.open_stream(file)
+            return reader.schema, iter(reader)
+        return reader.schema, (reader.get_batch(k) for k in range(reader.num_record_batches))
+
+    @classmethod
+    def _schema(cls, path: Path) -> Any:
+        try:
+            with path.open("rb") as file:
+                return cls._reader(file)[0]
+        except (arrow("pyarrow").ArrowException, OSError):
+            cls._refuse(path)
+
+    @classmethod
+    def _batches(cls, path: Path, wanted: list[str], groups: Sequence[int] | None) -> Iterator[Any]:
+        with path.open("rb") as file:
+            for batch in cls._reader(file)[1]:
+                batch.validate(full=True)  # Arrow trusts offsets it has read and would follow a wrong one anywhere
+                for start in range(0, batch.num_rows, BATCH_ROWS):
+                    yield batch.slice(start, BATCH_ROWS).select(wanted)
+
+    def count(self) -> int:
+        return sum(batch.num_rows for path in self._paths for batch in self._guarded(path, []))
+
+
+def _check_columns(path: AnyFile, schema: Any, wanted: Sequence[str]) -> None:
+    missing_columns(path, wanted, schema.names)
+    for name in wanted:
+        if not (_is_number(schema.field(name).type) or _is_text(schema.field(name).type)):
+            raise DataError(
+                f"The column {name!r} of {path.name!r} has the type {schema.field(name).type}. Expected "
+                "numbers or text: leave it out, or convert it."
+            )
+
+
+def arrow_table(batch: Any, numbers: Sequence[str], texts: Sequence[str]) -> Table:
+    """The columns of a record batch in the form that each is wanted in."""
+    table: dict[str, Array | Coded] = {name: arrow_numbers(batch.column(name)) for name in numbers}
+    return table | {name: arrow_text(batch.column(name)) for name in texts}
+
+
+def arrow_numbers(column: Any) -> Array:
+    """An Arrow column as floating point, NaN where it holds none or text that is no number."""
+    pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
+    if column.null_count == 0 and column.type in (pa.float32(), pa.float64()):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if _is_text(column.type):
+        try:
+            column = pc.utf8_trim_whitespace(column)
+        except pa.ArrowInvalid:
+            column = pc.utf8_trim_whitespace(pa.array(_texts(column), column.type))
+        is_number = pc.match_substring_regex(column, NUMBER)
+        column = pc.if_else(is_number, column, pa.scalar(None, column.type))
+    return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def arrow_text(column: Any) -> Coded:
+    """An Arrow column as text; numbers in their one canonical form."""
+    pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    codes = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)  # unsigned ones have no -1
+    return coded(("" if value is None else value for value in _texts(column.dictionary)), codes)
+
+
+def _texts(column: Any) -> list[Any]:
+    """The cells of a column; None for text that is not UTF-8: one such cell must not stop a run, nor be printed."""
+    pa = arrow("pyarrow")
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        wide = pa.types.is_large_string(column.type)
+        return [_decoded(cell) for cell in column.cast(pa.large_binary() if wide else pa.binary()).to_pylist()]
+
+
+def _decoded(cell: bytes | None) -> str | None:
+    try:
+        return None if cell is None else cell.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_number(kind: Any) -> bool:
+    types = arrow("pyarrow").types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    types = arrow("pyarrow").types
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(value) or types.is_large_string(value) or (value is not kind and _is_number(value)))

@@ -1,0 +1,83 @@
+"""libsvm text, ``label index:value index:value ...`` a line, indices from 1, as CSR chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsco.rows.readers.source import MatrixSource, damaged
+
+__all__ = ["LibsvmSource"]
+
+BLOCK_BYTES = 1 << 20
+LONGEST_TOKEN = 64
+
+_GARBLED = (
+    "has lines that are not 'label index:value index:value ...': it is damaged or cut short. Repair it, or write it "
+    "again."
+)
+
+
+class LibsvmSource(MatrixSource):
+    """Sparse rows; an index beyond the declared width makes its row count as a zero row. Comments are not supported."""
+
+    width = None
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = tuple(paths)
+
+    def count(self) -> int:
+        return sum(sum(1 for line in block.split(b"\n") if line.strip()) for _, block in self._blocks())
+
+    def read(self, width: int) -> Iterator[tuple[Any, Any]]:
+        for path, block in self._blocks():
+            try:
+                chunk = _parse(block, width)
+            except (ValueError, OverflowError):
+                damaged(path, _GARBLED)
+            if len(chunk[1]):
+                yield chunk
+
+    def _blocks(self) -> Iterator[tuple[Path, bytes]]:
+        """Whole lines, about a megabyte at a time."""
+        for path in self._paths:
+            try:
+                with path.open("rb") as file:
+                    while lines := file.readlines(BLOCK_BYTES):
+                        yield path, b"".join(lines)
+            except OSError:
+                damaged(path, "cannot be read. Check the path.")
+
+
+def _parse(block: bytes, width: int) -> tuple[Any, Any]:
+    from scipy.sparse import csr_matrix
+
+    lines = [line for line in block.split(b"\n") if line.strip()]
+    entries = np.array([line.count(b":") for line in lines], dtype=np.int64)
+    by_line = [line.replace(b":", b" ").split() for line in lines]
+    tokens = [token for line in by_line for token in line]
+    edges = np.concatenate([[0], np.cumsum(2 * entries + 1)])
+    if (
+        any(line.lstrip()[:1] in b":#" or b"#" in line for line in lines)
+        or [len(line) for line in by_line] != (2 * entries + 1).tolist()
+    ):  # line by line: a token too many may not become the next row's label
+        raise ValueError
+    if max(map(len, tokens), default=0) > LONGEST_TOKEN:
+        raise ValueError
+    values = np.array(tokens, dtype="S").astype(np.float64)  # refuses what is no number
+    is_label = np.zeros(len(values), dtype=bool)
+    is_label[edges[:-1]] = True
+    labels, pairs = values[is_label], values[~is_label].reshape(-1, 2)
+    index = pairs[:, 0]
+    row = np.repeat(np.arange(len(lines)), entries)
+    if np.any(index != np.floor(index)):
+        raise ValueError
+    inside = (index >= 1) & (index <= width)
+    labels[row[~inside]] = np.nan
+    counts = np.bincount(row[inside], minlength=len(lines))
+    place = (np.concatenate([[0], np.cumsum(counts)]), (index[inside] - 1).astype(np.int32), pairs[inside, 1])
+    matrix = csr_matrix((place[2], place[1], place[0]), shape=(len(lines), width))
+    return matrix, labels

@@ -1,0 +1,78 @@
+"""What a reader of files offers: tables by column, or matrices; in order, chunk by chunk, never whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NoReturn, Protocol
+
+from dpsco.errors import DataError, ExtraMissing
+from dpsco.query import Array
+from dpsco.rows.cells import Coded
+
+__all__ = ["MatrixSource", "Named", "Table", "TableSource", "arrow", "damaged", "missing_columns"]
+
+Table = Mapping[str, Array | Coded]
+
+
+class TableSource:
+    """Files with named columns."""
+
+    names: tuple[str, ...]
+    """Columns in the order of the file."""
+    number_columns: tuple[str, ...] | None
+    """Columns that the file itself declares to hold numbers; None if it does not say (CSV)."""
+
+    def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
+        """Some columns as numbers (NaN where missing), others as text; rows in order."""
+        raise NotImplementedError
+
+    def count(self) -> int:
+        """Number of rows."""
+        raise NotImplementedError
+
+
+class MatrixSource:
+    """Files whose features have no names: a matrix, dense or CSR, and one label a row."""
+
+    width: int | None
+    """Number of features, where the file says it."""
+
+    def read(self, width: int) -> Iterator[tuple[Any, Any]]:
+        """(features, labels) as they stand; rows in order."""
+        raise NotImplementedError
+
+    def count(self) -> int:
+        """Number of rows."""
+        raise NotImplementedError
+
+
+@cache
+def arrow(module: str) -> Any:
+    """A module of pyarrow, loaded on first use."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ExtraMissing("Parquet and Arrow files need pyarrow: install dpsco[files].") from None
+
+
+class Named(Protocol):
+    """A file of any kind: its name may be shown."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def damaged(path: Named, what: str) -> NoReturn:
+    """Refuse a file by name. What the library underneath said is left out: it may quote data."""
+    raise DataError(f"The file {path.name!r} {what}") from None
+
+
+def missing_columns(path: Named, wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Raise if a wanted column is not among ``names``."""
+    if absent := [name for name in wanted if name not in names]:
+        raise DataError(
+            f"The file {path.name!r} has no column {', '.join(map(repr, absent))}. Its columns are: {', '.join(names)}."
+        )

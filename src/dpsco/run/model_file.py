@@ -1,0 +1,150 @@
+"""A trained model as one file: plain JSON under a checksum, with its plan, its privacy report and its columns inside.
+
+The file holds what may be published and nothing else: no key, no row, no count that is not in the report. Reading is
+strict: a flipped byte, a missing or extra field, or another version is refused, and nothing in it is executed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsco.errors import CheckpointError, InvalidArgument
+from dpsco.json_files import read_sealed, write_sealed
+from dpsco.planning.plan import Plan
+from dpsco.problem import Logistic, Softmax
+from dpsco.query import Array
+from dpsco.rows.file_stream import Labels
+from dpsco.rows.public_columns import Columns
+from dpsco.run.report import PrivacyReport
+from dpsco.run.result import Model, Result, Round
+
+__all__ = ["SavedModel"]
+
+FORMAT = 1
+_FIELDS = {"format", "parameters", "plan", "report", "trace", "label", "columns", "feature_norm"}
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """A result and how files become rows for it.
+
+    ``columns`` is the schema of a table, or the number of features of a matrix; ``labels`` says what a score means.
+    """
+
+    result: Result
+    labels: Labels
+    columns: Columns | int
+    feature_norm: float
+
+    def __post_init__(self) -> None:
+        problem = self.result.plan.problem
+        width = self.columns.width if isinstance(self.columns, Columns) else self.columns
+        classes = None if self.labels.classes is None else len(self.labels.classes)
+        expected = problem.loss.classes if isinstance(problem.loss, Softmax) else 2
+        if width != problem.dimension or (classes is not None and classes != expected):
+            raise InvalidArgument("The columns or classes are not those of the plan.")
+
+    # --- use ----------------------------------------------------------------------------------------
+
+    def scores(self, features: Any) -> Array:
+        """<a, coef> + intercept for rows as ``FileRows`` gives them; shape (rows,) or (rows, classes)."""
+        model = self.result.model
+        return np.asarray(features @ model.coef.T + model.intercept)
+
+    def predict(self, features: Any) -> NDArray[Any]:
+        """The predicted class of each row, or its target in the unit of the label."""
+        predicted = self.result.model.loss.predict(self.scores(features))
+        if self.labels.classes is not None:
+            return np.array(self.labels.classes)[predicted]
+        return np.asarray(predicted * (self.labels.bound or 1.0))
+
+    @property
+    def probability_classes(self) -> tuple[str, ...]:
+        """Classes that have a probability: all of them, or none if the loss gives none."""
+        return self.labels.classes or () if isinstance(self.result.model.loss, (Logistic, Softmax)) else ()
+
+    def probabilities(self, features: Any) -> Array | None:
+        """Probability of each class, in the order of the classes; None for losses that give none."""
+        if not self.probability_classes:
+            return None
+        scores = self.scores(features)
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros_like(scores), scores], axis=1)
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    # --- files --------------------------------------------------------------------------------------
+
+    def write(self, path: str | Path) -> Path:
+        """Write the file, whole or not at all."""
+        result, labels, columns = self.result, self.labels, self.columns
+        payload = {
+            "format": FORMAT,
+            "parameters": _flat(result.model, with_intercept=result.plan.problem.intercept),
+            "plan": result.plan.to_dict(),
+            "report": json.loads(result.report.to_json()),
+            "trace": [[r.step, r.gradient_norm, r.move] for r in result.trace],
+            "label": {
+                "column": labels.column,
+                "classes": None if labels.classes is None else list(labels.classes),
+                "bound": labels.bound,
+            },
+            "columns": columns.to_dict() if isinstance(columns, Columns) else columns,
+            "feature_norm": self.feature_norm,
+        }
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_sealed(target, payload)
+        return target
+
+    @classmethod
+    def read(cls, path: str | Path) -> SavedModel:
+        """Read what ``write`` wrote, or refuse it."""
+        path = Path(path)
+        data = read_sealed(path, "model file", _FIELDS)
+        try:
+            if data["format"] != FORMAT or set(data["label"]) != {"column", "classes", "bound"}:
+                raise ValueError
+            plan = Plan.from_dict(data["plan"])
+            x = np.array([_finite(value) for value in data["parameters"]])
+            if x.shape != (plan.problem.parameters,):
+                raise ValueError
+            trace = tuple(Round(int(step), _finite(norm), _finite(move)) for step, norm, move in data["trace"])
+            result = Result(
+                model=Model.from_parameters(x, plan.problem),
+                report=PrivacyReport.from_json(json.dumps(data["report"])),
+                trace=trace,
+                plan=plan,
+            )
+            classes = data["label"]["classes"]
+            labels = Labels(
+                data["label"]["column"], None if classes is None else tuple(classes), data["label"]["bound"]
+            )
+            columns = data["columns"] if isinstance(data["columns"], int) else Columns.from_dict(data["columns"])
+            return cls(result, labels, columns, _finite(data["feature_norm"]))
+        except (ValueError, TypeError, KeyError):  # InvalidArgument is a ValueError
+            raise CheckpointError(
+                f"The model file {path.name!r} is intact but not a model of format {FORMAT}. Write it anew with this "
+                "version."
+            ) from None
+
+
+def _flat(model: Model, *, with_intercept: bool) -> list[float]:
+    """The vector x that ``Model.from_parameters`` takes apart."""
+    rows = np.atleast_2d(model.coef)
+    if with_intercept:
+        rows = np.concatenate([rows, np.atleast_1d(model.intercept)[:, None]], axis=1)
+    return [float(value) for value in rows.ravel()]
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError
+    return float(value)

@@ -1,0 +1,226 @@
+"""The privacy report: what was promised, to whom, on what assumptions, and what may be published."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpsco.accounting import gaussian
+from dpsco.errors import InvalidArgument
+from dpsco.json_files import jsonable
+
+__all__ = ["PrivacyReport"]
+
+FORMAT = 1
+_CURVE_DELTAS = tuple(10.0**-k for k in range(2, 13))
+
+_JSON_TYPES: dict[str, Any] = {
+    "bool": bool,
+    "str": str,
+    "int": int,
+    "int | None": (int, type(None)),
+    "float": (int, float),
+    "tuple[str, ...]": tuple,
+    "dict[str, str]": dict,
+}
+
+_ABOVE_ZERO = {"epsilon", "mu", "records", "rounds", "batch_size", "rows_planned", "gradients_per_example"}
+_LARGEST_COUNT = 2**63
+_MU_RANGE = (1e-12, 1e6)
+
+
+def _fits(name: str, kind: str, value: Any) -> bool:
+    """Whether a value read from a file can be this field: of its type, and a number that a run can have."""
+    if not isinstance(value, _JSON_TYPES[kind]) or (isinstance(value, bool) and kind != "bool"):
+        return False
+    if isinstance(value, (tuple, dict)):
+        items = value.values() if isinstance(value, dict) else value
+        return all(isinstance(item, str) for item in items)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return True
+    if isinstance(value, int) and value > _LARGEST_COUNT:
+        return False
+    if name == "delta":
+        return 0 < value < 1
+    if name == "mu":
+        return _MU_RANGE[0] < value < _MU_RANGE[1] or value == math.inf
+    return value > 0 if name in _ABOVE_ZERO else value >= 0
+
+
+UNITS = {
+    "zero-out": "one row: its gradients replaced by 0, its place and the number of rows public",
+    "replace": "one row: replaced by any other, the number of rows public",
+    "add-remove": "one row: there or not there, the number of rows secret",
+}
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """Everything a reader needs to judge a run; nothing in it depends on the data except through releases."""
+
+    private: bool
+    reason: str
+    """Why the run is private, or why it is not."""
+    mu: float
+    """The budget's Gaussian-DP parameter; the run is mu-GDP only where ``gaussian`` says so."""
+    epsilon: float
+    delta: float
+    adjacency: str
+    records: int
+    unit: str
+    algorithm: str
+    needs: str
+    """What privacy rests on: "clipping" alone, or "convexity" of the loss."""
+    releases: str
+    """What may be shown: "all iterates", "phase outputs" or "last iterate"."""
+    accounting: str
+    """How epsilon was found. "exact Gaussian": mu-GDP, so it holds at every delta; otherwise at ``delta`` alone."""
+    mechanism: str
+    rounds: int
+    batch_size: int
+    """Rows a round; about, where rounds differ or rows are sampled."""
+    sampling: str
+    """Which rows the rounds saw."""
+    rows_planned: int
+    rows_missing: int | None
+    """Rows that did not come and counted as zero rows; None where the count is not public."""
+    rows_unread: int | None
+    """Rows that were there and not read; None where unknown or not public."""
+    gradients_per_example: int
+    clip: float
+    noise_std: float
+    """sigma: standard deviation of each entry of Z; the noise on running sums is B Z."""
+    sensitivity: float
+    """Largest column norm of the mechanism's strategy."""
+    difference: float
+    """Largest distance of one round's sums on neighbours: the clip, doubled for replace, plus the slack."""
+    slack: float
+    """What rounding to the grid and summation in floating point add to the difference."""
+    grid: float
+    assumptions: tuple[str, ...]
+    publishable: tuple[str, ...]
+    never_publish: tuple[str, ...]
+    versions: dict[str, str]
+    run_id: str
+
+    @property
+    def curve(self) -> tuple[tuple[float, float], ...]:
+        """(delta, epsilon) pairs: the whole trade-off if the run is mu-GDP, else the one that was promised."""
+        if not self.gaussian:
+            return ((self.delta, self.epsilon),)
+        deltas = sorted({*_CURVE_DELTAS, self.delta}, reverse=True)
+        return tuple((delta, gaussian.epsilon_of(self.mu, delta)) for delta in deltas)
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the run is mu-GDP, so that everything about it follows from mu."""
+        return self.accounting == "exact Gaussian"
+
+    def group_epsilon(self, records: int) -> float:
+        """epsilon at the report's delta for ``records`` rows at once; inf where the accounting does not say."""
+        if not self.gaussian:
+            return self.epsilon if records <= self.records else math.inf
+        return gaussian.epsilon_of(gaussian.group(self.mu / self.records, records), self.delta)
+
+    # --- forms --------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return json.dumps(jsonable({"format": FORMAT, **data, "curve": self.curve}), indent=2, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyReport:
+        fields = {field.name for field in dataclasses.fields(cls)}
+        try:
+            data: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict) or set(data) != fields | {"format", "curve"} or data["format"] != FORMAT:
+            raise InvalidArgument(
+                f"Not a privacy report of format {FORMAT}: fields are missing, extra or of another version."
+            )
+        values: dict[str, Any] = {
+            name: tuple(data[name]) if isinstance(data[name], list) else data[name] for name in fields
+        }
+        for name in ("mu", "epsilon", "clip", "difference"):
+            values[name] = math.inf if values[name] == "inf" else values[name]
+        for field in dataclasses.fields(cls):
+            if not _fits(field.name, str(field.type), values[field.name]):
+                raise InvalidArgument(f"Not a privacy report: {field.name} is not a possible {field.type}.")
+        return cls(**values)
+
+    def to_text(self) -> str:
+        head = "PRIVATE" if self.private else "NOT PRIVATE"
+        lines = [f"{head}: {self.reason}"]
+        lines += [f"  {name:<24} {value}" for name, value in self.facts()]
+        for title, items in self.lists():
+            lines += [f"  {title}", *(f"    - {item}" for item in items)]
+        return "\n".join(lines)
+
+    __str__ = to_text
+
+    def to_markdown(self) -> str:
+        head = "Private" if self.private else "Not private"
+        lines = ["# Privacy report", "", f"**{head}**: {self.reason}", "", "| | |", "|---|---|"]
+        lines += [f"| {name} | {value} |" for name, value in self.facts()]
+        for title, items in self.lists():
+            lines += ["", f"## {title}", "", *(f"* {item}" for item in items)]
+        title = "epsilon at every delta" if self.gaussian else "epsilon at this delta alone"
+        lines += ["", f"## {title}", "", "| delta | epsilon |", "|---|---|"]
+        lines += [f"| {delta:.3g} | {epsilon:.6g} |" for delta, epsilon in self.curve]
+        return "\n".join(lines) + "\n"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The report as (name, value) lines."""
+        covered = self.unit if self.records == 1 else f"any {self.records} rows at once ({self.adjacency})"
+        facts = [
+            ("guarantee", f"({self.epsilon:.6g}, {self.delta:.3g})-DP, {self._exactly()}"),
+            ("protects", covered),
+            ("adjacency", self.adjacency),
+            ("algorithm", f"{self.algorithm}, {self.rounds} rounds of {self.batch_size:,} rows, {self.sampling}"),
+            ("privacy rests on", self.needs),
+            ("may be shown", self.releases),
+            ("rows", self._rows()),
+            ("gradients per row", str(self.gradients_per_example)),
+            ("clip", f"{self.clip:.6g} on {self._clipped()}"),
+            ("noise", f"{self.mechanism}: sigma {self.noise_std:.6g}, sensitivity {self.sensitivity:.6g}"),
+            ("floating point", f"grid {self.grid:.3g}, slack {self.slack:.3g} counted in the sensitivity"),
+            ("versions", ", ".join(f"{name} {version}" for name, version in self.versions.items())),
+            ("run", self.run_id),
+        ]
+        if math.isfinite(self.mu) and self.gaussian:
+            at = ", ".join(f"{e:.4g} at {d:.0e}" for d, e in self.curve if d in _CURVE_DELTAS[2::2])
+            facts.insert(1, ("epsilon(delta)", at))
+            groups = ", ".join(f"{k}: {self.group_epsilon(k):.4g}" for k in (2, 5, 10))
+            facts.insert(2, ("epsilon for k rows", groups))
+        return facts
+
+    def _exactly(self) -> str:
+        return f"exactly {self.mu:.6g}-GDP" if self.gaussian else f"by {self.accounting}"
+
+    def _clipped(self) -> str:
+        """What the clip bounds; one row's weighted difference is its weighted gradient where there is one point."""
+        return (
+            "what one row can move a phase's output by"
+            if self.releases == "phase outputs"
+            else ("each row's weighted difference")
+        )
+
+    def _rows(self) -> str:
+        text = f"{self.rows_planned:,} planned"
+        if self.rows_missing is not None:
+            text += f", {self.rows_missing:,} missing (counted as zero rows)"
+        if self.rows_unread is not None:
+            text += f", {self.rows_unread:,} not read"
+        return text
+
+    def lists(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The report's lists with their titles."""
+        return [
+            ("Assumed", self.assumptions),
+            ("May be published", self.publishable),
+            ("Never publish", self.never_publish),
+        ]

@@ -1,0 +1,102 @@
+"""What a run gives back: a model, a report, a trace. Nothing secret is reachable from any of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpsco.errors import DataError
+from dpsco.planning.plan import Plan
+from dpsco.problem import CustomLoss, Loss, Problem
+from dpsco.query import Array
+from dpsco.run.report import PrivacyReport
+
+__all__ = ["Counts", "Diagnostics", "Model", "Result", "Round"]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A linear model: ``coef`` of shape (features,), or (classes, features) for softmax; ``intercept`` beside it."""
+
+    coef: Array
+    intercept: Array
+    loss: Loss
+
+    @classmethod
+    def from_parameters(cls, x: Array, problem: Problem) -> Model:
+        """The model that the vector ``x`` of a run stands for."""
+        rows = x.reshape(problem.loss.outputs, -1).copy()
+        coef = rows[:, : problem.dimension]
+        intercept = rows[:, -1] if problem.intercept else np.zeros(len(rows))
+        one = problem.loss.outputs == 1
+        return cls(coef[0] if one else coef, intercept[0] if one else intercept, problem.loss)
+
+    def scores(self, features: ArrayLike) -> Array:
+        """<a, coef> + intercept for each row."""
+        a = np.asarray(features, dtype=np.float64)
+        if isinstance(self.loss, CustomLoss) or a.ndim != 2 or a.shape[1] != self.coef.shape[-1]:
+            raise DataError(f"Expected rows of {self.coef.shape[-1]} features for a linear model, got shape {a.shape}.")
+        return np.asarray(a @ self.coef.T + self.intercept)
+
+    def predict(self, features: ArrayLike) -> NDArray[Any]:
+        """The predicted label of each row."""
+        return self.loss.predict(self.scores(features))
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round as the public may see it: computed from released values only."""
+
+    step: int
+    gradient_norm: float
+    """||nabla_t||: the private estimate of the gradient at x_t, noise included; 0 where a method releases none."""
+    move: float
+    """||x_{t+1} - x_t||."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a run did, in public numbers (run/row_access.py)."""
+
+    gradients: int = 0
+    """Example gradients: points times rows."""
+    batch_steps: int = 0
+    """Adaptive steps; two gradients of one batch are one step."""
+    participation: int = 0
+    """Most distinct states at which one row is used; 1 means single epoch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """``model``, ``report``, ``trace`` and the ``plan`` they came from; ``counts`` of the work behind them.
+
+    The trace is empty where a method's proof covers the last iterate alone. A run given back from a complete
+    checkpoint or a model file counts nothing: no work was done.
+    """
+
+    model: Model
+    report: PrivacyReport
+    trace: tuple[Round, ...]
+    plan: Plan
+    counts: Counts = Counts()
+
+
+@dataclass
+class Diagnostics:
+    """NOT PRIVATE: tallies over the raw rows, for the eyes of whoever may see the data.
+
+    Pass one to ``train(..., diagnostics=)`` to have it filled; no result, report or file holds it.
+    """
+
+    rows: list[int] = field(default_factory=list)
+    """Rows met, by round."""
+    clipped_rows: list[int] = field(default_factory=list)
+    """Rows whose difference was shortened, by round."""
+    zeroed_rows: list[int] = field(default_factory=list)
+    """Rows that were not finite or had no valid label and counted as zero, by round."""
+
+    def __repr__(self) -> str:
+        return "Diagnostics(<not private>)"

@@ -1,0 +1,84 @@
+"""The generic oracle: whatever a gradient function does with one row, that row moves the sum by at most the clip."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco import Budget, CustomLoss, DataError, InvalidArgument, L2Ball, PerExample, Plan, Problem, stream, train
+from dpsco.query import Batch, Query
+
+POINT = np.array([0.5, -1.0, 2.0])
+QUERY = Query(1, (POINT, POINT / 2), (2.0, -1.0), 1.0, 10)
+ROWS = (np.random.default_rng(0).normal(size=(10, 3)), np.arange(10.0))
+
+
+def plan(rounds: int = 2) -> Plan:
+    problem = Problem(CustomLoss(), L2Ball(3.0), 3)
+    return Plan(problem=problem, n=10, budget=Budget(1.0, 1e-6), rounds=rounds, beta=1.0, clip=1.0)
+
+
+def test_the_sum_is_that_of_clipped_weighted_differences() -> None:
+    def gradient(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+        return (a @ x - y) * a
+
+    expected = np.zeros(3)
+    for a, y in zip(*ROWS, strict=True):
+        difference = 2 * gradient(POINT, a, y) - gradient(POINT / 2, a, y)
+        expected += difference * min(1.0, 1.0 / np.linalg.norm(difference))
+    answer = PerExample(gradient).answer(QUERY, Batch(1, [ROWS]))
+    assert np.allclose(answer.total, expected, rtol=0, atol=1e-13)
+    assert answer.rows == 10
+
+
+def test_a_gradient_that_is_not_finite_counts_as_zero() -> None:
+    def gradient(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+        return {1: np.full(3, np.nan), 4: np.array([np.inf, -np.inf, 0]), 7: np.full(3, 1e200)}.get(int(y), a)
+
+    answer = PerExample(gradient).answer(QUERY, Batch(1, [ROWS]))
+    kept = np.isin(np.arange(10), (1, 4, 7), invert=True)
+    expected = PerExample(lambda x, a, y: a).answer(QUERY, Batch(1, [(ROWS[0][kept], ROWS[1][kept])]))
+    assert np.array_equal(answer.total, expected.total)
+    assert answer.zeroed_rows == 3
+
+
+def test_a_function_that_works_in_place_cannot_write_rows_into_the_iterates() -> None:
+    """x += a is a common slip; it must fail rather than put un-noised rows into the model."""
+
+    def gradient(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+        x += 1e3 * a
+        return np.zeros_like(x)
+
+    with pytest.raises(ValueError, match="read-only"):
+        train(plan(), stream(*ROWS), oracle=PerExample(gradient))
+
+
+def test_numpy_warnings_inside_the_function_are_silent() -> None:
+    """A warning that depends on a row is an output."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PerExample(lambda x, a, y: a / (y - 3.0) + np.exp(900.0 * y)).answer(QUERY, Batch(1, [ROWS]))
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(2), np.zeros(4), 1.0])
+def test_a_gradient_of_another_length_is_refused(wrong: object) -> None:
+    with pytest.raises(DataError, match="3 numbers"):
+        PerExample(lambda x, a, y: wrong).answer(QUERY, Batch(1, [ROWS]))
+
+
+def test_a_custom_loss_needs_an_oracle() -> None:
+    with pytest.raises(InvalidArgument, match="PerExample"):
+        train(plan(), stream(*ROWS))
+
+
+def test_a_run_with_the_callers_oracle_says_what_it_rests_on() -> None:
+    own = train(plan(), stream(*ROWS), oracle=PerExample(lambda x, a, y: a)).report
+    problem = Problem(dpsco.Squared(label_bound=9.0), L2Ball(3.0), 3)
+    ours = train(
+        Plan(problem=problem, n=10, budget=Budget(1.0, 1e-6), rounds=2, beta=1.0, clip=1.0), stream(*ROWS)
+    ).report
+    assert any("oracle" in line for line in own.assumptions)
+    assert not any("oracle" in line for line in ours.assumptions)

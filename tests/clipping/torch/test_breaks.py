@@ -1,0 +1,202 @@
+"""Attempts to let a row reach the sum, an error or the model by another way than its own clipped difference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import dpsco  # noqa: E402
+from dpsco.errors import InvalidArgument  # noqa: E402
+from dpsco.query import Batch, Query  # noqa: E402
+
+nn, functional = torch.nn, torch.nn.functional
+ROWS, WIDTH, CLIP, GRID, PLACE = 16, 4, 1.0, 2.0**-30, 3
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(ROWS, WIDTH)), RNG.integers(0, 3, ROWS)
+
+
+def ask(oracle, features=X, labels=Y, points=None):
+    at = (oracle.start, 1.01 * oracle.start) if points is None else points
+    return oracle.answer(Query(1, at, (2.0, -1.0), CLIP, ROWS, GRID), Batch(1, [(features, labels)]))
+
+
+def changed(value):
+    features = X.copy()
+    features[PLACE] = value
+    return features
+
+
+class Linear(nn.Module):
+    """A linear layer, and whatever a test puts before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.seen = nn.Linear(WIDTH, 3), None
+
+    def before(self, x):
+        return x
+
+    def forward(self, x):
+        return self.layer(self.before(x))
+
+
+class Keeps(Linear):
+    def before(self, x):
+        self.seen = x.detach()
+        return x
+
+
+class ScaledByTheLongest(Linear):
+    def before(self, x):
+        return x / x.abs().max().clamp(min=10)  # no difference between rows of [0, 1]
+
+
+class RunningTotal(Linear):
+    def before(self, x):
+        return x.cumsum(0)  # the first row sees nobody
+
+
+class WritesAFrozenParameter(Linear):
+    def __init__(self) -> None:
+        super().__init__()
+        self.centre = nn.Parameter(torch.zeros(WIDTH), requires_grad=False)
+
+    def before(self, x):
+        with torch.no_grad():
+            self.centre.add_(x.mean(0), alpha=0.1)
+        return x
+
+
+class Raises(Linear):
+    def __init__(self, error) -> None:
+        super().__init__()
+        self.error = error
+
+    def before(self, x):
+        if bool((x > 100).any()):
+            raise self.error(f"rows {x}")
+        return x
+
+
+class RaisesOnZeros(Linear):
+    def before(self, x):
+        if bool((x == 0).all(dim=1).any()):
+            raise ValueError(f"rows {x}")
+        return x
+
+
+class RaisesAtTheSecondPoint(Linear):
+    def before(self, x):
+        if bool((x > 100).any()) and float(self.layer.bias.detach()[0]) > 5:
+            raise ValueError(f"rows {x}")
+        return x
+
+
+def test_a_loaded_model_keeps_nothing_of_the_rows() -> None:
+    """A module that stores its input in an attribute gave it away with the trained model."""
+    oracle = dpsco.torch.oracle(Keeps(), functional.cross_entropy)
+    ask(oracle)
+    assert oracle.load(oracle.start).seen is None
+
+
+def centred_labels(outputs, labels):
+    return (outputs[:, 0] - (labels - labels.float().mean())) ** 2
+
+
+def classes_of_the_batch(outputs, labels):
+    return ((outputs - functional.one_hot(labels)) ** 2).sum(1)
+
+
+def balanced(outputs, labels):
+    return functional.cross_entropy(outputs, labels, reduction="none") / torch.bincount(labels)[labels]
+
+
+@pytest.mark.parametrize("loss", [centred_labels, classes_of_the_batch, balanced])
+def test_a_loss_that_looks_at_the_labels_of_other_rows_is_refused(loss) -> None:
+    oracle = dpsco.torch.oracle(nn.Linear(WIDTH, 3), loss)
+    with pytest.raises(InvalidArgument, match="depends on the other rows"):
+        ask(oracle)
+
+
+@pytest.mark.parametrize("model", [ScaledByTheLongest, RunningTotal])
+def test_a_model_that_mixes_rows_out_of_sight_of_the_first_or_of_small_ones_is_refused(model) -> None:
+    with pytest.raises(InvalidArgument, match="depends on the other rows"):
+        ask(dpsco.torch.oracle(model(), functional.cross_entropy))
+
+
+def test_a_model_that_writes_into_a_frozen_parameter_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="writes into"):
+        ask(dpsco.torch.oracle(WritesAFrozenParameter(), functional.cross_entropy))
+
+
+def test_a_table_that_is_shortened_in_place_is_refused() -> None:
+    model = nn.Sequential(nn.Embedding(6, 4, max_norm=0.5), nn.Flatten(), nn.Linear(16, 3))
+    with pytest.raises(InvalidArgument, match="max_norm"):
+        dpsco.torch.oracle(model, functional.cross_entropy, inputs=torch.int64)
+
+
+def test_a_random_loss_is_refused() -> None:
+    def loss(outputs, labels):
+        return functional.cross_entropy(outputs, labels, reduction="none") * (1 + torch.rand(()))
+
+    with pytest.raises(InvalidArgument, match="random"):
+        ask(dpsco.torch.oracle(nn.Linear(WIDTH, 3), loss))
+
+
+def test_a_loss_that_keeps_state_is_refused() -> None:
+    mean = [0.0]
+
+    def loss(outputs, labels):
+        each = functional.cross_entropy(outputs, labels, reduction="none")
+        scaled, mean[0] = each / (1 + mean[0]), 0.9 * mean[0] + 0.1 * float(each.detach().mean())
+        return scaled
+
+    with pytest.raises(InvalidArgument, match="random"):
+        ask(dpsco.torch.oracle(nn.Linear(WIDTH, 3), loss))
+
+
+@pytest.mark.parametrize("error", [AssertionError, KeyError, ZeroDivisionError, ValueError, RuntimeError, TypeError])
+def test_a_row_that_makes_the_model_raise_counts_as_zero_whatever_it_raises(error) -> None:
+    oracle = dpsco.torch.oracle(Raises(error), functional.cross_entropy)
+    odd, missing = ask(oracle, changed(1e3)), ask(oracle, changed(np.nan))
+    np.testing.assert_array_equal(odd.total, missing.total)
+    assert (odd.zeroed_rows, missing.zeroed_rows) == (1, 1)
+    assert ask(oracle, np.full_like(X, 1e3)).zeroed_rows == ROWS
+
+
+def test_a_missing_row_is_taken_in_silence_by_a_model_that_raises_on_zeros() -> None:
+    oracle = dpsco.torch.oracle(RaisesOnZeros(), functional.cross_entropy)
+    whole, missing = ask(oracle), ask(oracle, changed(np.nan))
+    assert missing.zeroed_rows == 1
+    assert 0 < np.linalg.norm(whole.total - missing.total) <= CLIP * (1 + 2.0**-10) + np.sqrt(oracle.size) * GRID
+
+
+def test_a_row_that_fails_at_the_second_point_alone_counts_as_zero() -> None:
+    oracle = dpsco.torch.oracle(RaisesAtTheSecondPoint(), functional.cross_entropy)
+    points = oracle.start, oracle.start + 10.0
+    odd, missing = ask(oracle, changed(1e3), points=points), ask(oracle, changed(np.nan), points=points)
+    np.testing.assert_array_equal(odd.total, missing.total)
+    assert odd.zeroed_rows == 1
+
+
+def test_rows_that_fail_together_alone_end_in_an_error_without_them() -> None:
+    class Together(Linear):
+        def before(self, x):
+            if len(x) > 5:
+                raise ValueError(f"rows {x}")
+            return x
+
+    with pytest.raises(InvalidArgument) as caught:
+        ask(dpsco.torch.oracle(Together(), functional.cross_entropy))
+    assert "tensor" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("value", [1e-42, 1e-20, 1e18, 3e38, 1e300, -np.inf])
+def test_a_row_of_any_scale_moves_the_sum_by_one_clip_and_no_other_row(value: float) -> None:
+    oracle = dpsco.torch.oracle(nn.Linear(WIDTH, 3), functional.cross_entropy)
+    without = ask(oracle, changed(np.nan)).total
+    moved = np.linalg.norm(ask(oracle, changed(value)).total - without)
+    assert moved <= CLIP * (1 + 2.0**-10) + np.sqrt(oracle.size) * GRID

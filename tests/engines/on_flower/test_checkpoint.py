@@ -1,0 +1,107 @@
+"""A server that stops goes on: same model, nobody asked twice, nothing un-noised left behind."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco.engines.flower import LocalNodes, Roster, serve
+from dpsco.errors import CheckpointError
+from dpsco.release.releaser import Releaser
+
+from .worlds import KEY, T, a_plan, devices, rows, spread
+
+PLAN = a_plan()
+NODES = spread(devices(*rows()), 4)
+
+
+class Stop(Exception):
+    pass
+
+
+class Asked:
+    """A transport that notes which rounds it was asked for; from ``dying`` on, one node of four is gone."""
+
+    def __init__(self, dying: int = T) -> None:
+        self.steps: list[int] = []
+        self._dying = dying
+
+    def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes]]:
+        self.steps.append(step)
+        return LocalNodes(NODES if step < self._dying else NODES[:3]).ask(query, step)
+
+
+def stop_after(step: int):
+    def on_round(done: dpsco.Round) -> None:
+        if done.step == step:
+            raise Stop
+
+    return on_round
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits_without_asking_a_round_again(tmp_path: Path) -> None:
+    whole = serve(PLAN, Asked(dying=4), key=KEY)
+    first, second = Asked(), Asked(dying=0)  # by then a node is gone: asked again, rounds 0 to 3 would differ
+    with pytest.raises(Stop):
+        serve(PLAN, first, key=KEY, checkpoint=tmp_path, on_round=stop_after(3))
+    resumed = serve(PLAN, second, key=KEY, checkpoint=tmp_path, resume=True)
+    np.testing.assert_array_equal(resumed.model.coef, whole.model.coef)
+    assert first.steps + second.steps == list(range(T))
+
+
+def test_answers_that_came_just_before_a_stop_are_not_asked_for_again(tmp_path: Path, monkeypatch) -> None:
+    release = Releaser.release
+
+    def stops(self: Releaser, query, clipped):
+        if query.step == 3:
+            raise Stop
+        return release(self, query, clipped)
+
+    nodes = Asked()
+    with monkeypatch.context() as patch:
+        patch.setattr(Releaser, "release", stops)
+        with pytest.raises(Stop):
+            serve(PLAN, nodes, key=KEY, checkpoint=tmp_path)
+    kept = tmp_path / "cohorts" / "round-00003.bin"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+    resumed = serve(PLAN, nodes, key=KEY, checkpoint=tmp_path, resume=True)
+    assert nodes.steps == list(range(T))
+    np.testing.assert_array_equal(resumed.model.coef, serve(PLAN, Asked(), key=KEY).model.coef)
+
+
+def test_no_sum_is_left_on_disk_after_the_last_round(tmp_path: Path) -> None:
+    result = serve(PLAN, Asked(), checkpoint=tmp_path)
+    assert not (tmp_path / "cohorts").exists()
+    nobody = Asked(dying=0)
+    again = serve(PLAN, nobody, checkpoint=tmp_path, resume=True)
+    np.testing.assert_array_equal(again.model.coef, result.model.coef)
+    assert nobody.steps == []
+    assert not (tmp_path / "cohorts").exists()
+
+
+def test_another_unit_plan_or_roster_is_refused(tmp_path: Path) -> None:
+    plan, roster = a_plan("zero-out"), Roster({"device-1": 1})
+    with pytest.raises(Stop):
+        serve(plan, Asked(), checkpoint=tmp_path, assignment=roster, on_round=stop_after(1))
+    for other in ({"unit": "example", "assignment": roster}, {"assignment": Roster({"device-1": 2})}, {}):
+        with pytest.raises(CheckpointError, match="another federation"):
+            serve(plan, Asked(), checkpoint=tmp_path, resume=True, **other)
+    with pytest.raises(CheckpointError, match="another federation"):
+        serve(a_plan("zero-out", rounds=4), Asked(), checkpoint=tmp_path, resume=True, assignment=roster)
+
+
+def test_a_damaged_sum_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        serve(PLAN, Asked(), checkpoint=tmp_path, on_round=stop_after(3))
+    kept = tmp_path / "cohorts" / "round-00002.bin"
+    raw = bytearray(kept.read_bytes())
+    raw[40] ^= 1
+    kept.write_bytes(raw)
+    with pytest.raises(CheckpointError, match="round 2"):
+        serve(PLAN, Asked(), checkpoint=tmp_path, resume=True)

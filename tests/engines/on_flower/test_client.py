@@ -1,0 +1,57 @@
+"""The client's half: a bound that holds, and three files that need NumPy and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from dpsco.engines.flower import client
+
+SOURCES = Path(client.__file__).parent
+
+
+def test_a_clipped_vector_is_never_longer_than_the_clip_in_exact_arithmetic() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((400, 7)) * 10.0 ** rng.uniform(-200, 149, (400, 1))
+    rows[:50] *= 10.0 ** rng.uniform(-8, 0, (50, 7))
+    for clip in (0.3, 1.0, 1e-100, 7e99):
+        for row in client.clipped(rows, clip):
+            assert sum(Fraction(float(v)) ** 2 for v in row) <= Fraction(clip) ** 2
+
+
+def test_short_vectors_are_kept_and_bad_ones_are_zero() -> None:
+    rows = np.array([[0.1, 0.2], [np.nan, 0.1], [np.inf, 0.0], [1e200, 0.0], [0.0, 0.0], [3.0, 4.0]])
+    np.testing.assert_allclose(
+        client.clipped(rows, 1.0), [[0.1, 0.2], [0, 0], [0, 0], [0, 0], [0, 0], [0.6, 0.8]], rtol=1e-14
+    )
+
+
+def test_three_files_are_all_a_device_needs(tmp_path: Path) -> None:
+    """Copied into a folder of their own, without this library, they answer the page's query."""
+    device = tmp_path / "device"
+    device.mkdir()
+    (device / "__init__.py").touch()
+    for name in ("client.py", "wire.py", "assignment.py"):
+        shutil.copy(SOURCES / name, device)
+    script = """
+import sys
+sys.modules.update(dict.fromkeys(("dpsco", "scipy", "numba", "flwr")))  # an import of any of them fails
+import numpy as np
+from device import client, wire
+query = wire.encode_query(run=bytes(32), step=0, rounds=1, unit=1, clip=1.0, grid=0.5, weights=[1.0],
+                          points=[np.zeros(2)])
+answer = client.respond(query, {"d": lambda x: np.array([[3.0, 4.0]])})
+print(wire.decode_answer(wire.decode_query(query), answer)[0][1].tolist())
+"""
+    run = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[1, 2]"
+
+
+def test_the_client_is_a_few_dozen_lines() -> None:
+    code = [line for line in (SOURCES / "client.py").read_text(encoding="utf-8").splitlines() if line.strip()]
+    assert len(code) < 100

@@ -1,0 +1,246 @@
+"""Whatever a client does, the others' sum and the guarantee are as if it had not answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco.engines.flower import Attendance, Hashed, LocalNodes, Roster, serve, wire
+from dpsco.engines.flower.client import contribution
+from dpsco.engines.flower.server import FederatedOracle
+from dpsco.errors import InvalidArgument
+from dpsco.query import Batch, Query
+
+from .worlds import KEY, P, T, a_plan, devices, rows, spread
+
+PLAN = a_plan()
+RUN = bytes.fromhex(PLAN.digest())
+FEATURES, LABELS, IDS = rows()
+CLIENTS = devices(FEATURES, LABELS, IDS)
+VICTIM = next(name for name in IDS if Hashed().round_of(name, RUN, T) == 3)
+HONEST = {name: gradients for name, gradients in CLIENTS.items() if name != VICTIM}
+
+
+class WithGuest:
+    """Honest nodes, and one more that answers as ``guest(query, step)`` says."""
+
+    def __init__(self, guest: Callable[[bytes, int], list[tuple[int, bytes | None]]], clients: dict = HONEST) -> None:
+        self._guest, self._nodes = guest, LocalNodes(spread(clients, 3))
+
+    def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes | None]]:
+        yield from self._guest(query, step)
+        yield from self._nodes.ask(query, step)
+
+
+def without_victim() -> dpsco.Result:
+    keep = [i for i, name in enumerate(IDS) if name != VICTIM]
+    return dpsco.train(PLAN, dpsco.stream(FEATURES[keep], LABELS[keep], ids=[IDS[i] for i in keep]), key=KEY)
+
+
+def answer(query: bytes, name: str = VICTIM, numbers: Any = None) -> bytes:
+    asked = wire.decode_query(query)
+    return wire.encode_answer(asked, [(name, contribution(asked, CLIENTS[VICTIM]) if numbers is None else numbers)])
+
+
+def only_in_round_3(reply: Callable[[bytes], bytes | None]) -> Callable[[bytes, int], list[tuple[int, bytes | None]]]:
+    return lambda query, step: [(9, reply(query))] if step == 3 else []
+
+
+def another_query(query: bytes) -> bytes:
+    """The same round of the same run, with one coordinate moved."""
+    asked = wire.decode_query(query)
+    points = [asked.points[0] + 1e-9, *asked.points[1:]]
+    return wire.encode_query(
+        run=asked.run,
+        step=asked.step,
+        rounds=asked.rounds,
+        unit=asked.unit,
+        clip=asked.clip,
+        grid=asked.grid,
+        weights=asked.weights,
+        points=points,
+    )
+
+
+def another_number(query: bytes) -> bytes:
+    """The right vector in another number format, float64 for int32."""
+    asked = wire.decode_query(query)
+    steps = contribution(asked, CLIENTS[VICTIM]).astype(np.float64)
+    head = answer(query)[:48]
+    return head + len(VICTIM).to_bytes(2, "little") + VICTIM.encode() + steps.tobytes()
+
+
+FAULTS = {
+    "never answers": lambda query, step: [],
+    "fails": only_in_round_3(lambda query: None),
+    "answers nothing": only_in_round_3(lambda query: b""),
+    "answers noise": only_in_round_3(lambda query: bytes(range(200))),
+    "wrong shape": only_in_round_3(
+        lambda query: answer(query)[:44] + (P + 1).to_bytes(4, "little") + answer(query)[48:]
+    ),
+    "too short": only_in_round_3(lambda query: answer(query)[:-1]),
+    "too long": only_in_round_3(lambda query: answer(query) + b"\0"),
+    "more contributions than there are": only_in_round_3(
+        lambda query: answer(query)[:40] + (2**31).to_bytes(4, "little") + answer(query)[44:]
+    ),
+    "wrong dtype": only_in_round_3(another_number),
+    "wrong query": only_in_round_3(lambda query: answer(another_query(query))),
+    "not its round": lambda query, step: [(9, answer(query))] if step != 3 else [],
+    "unknown id": only_in_round_3(lambda query: answer(query, name="no such/id")),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_client_counts_as_zero(fault: str) -> None:
+    result = serve(PLAN, WithGuest(FAULTS[fault]), key=KEY)
+    expected = without_victim()
+    np.testing.assert_array_equal(result.model.coef, expected.model.coef)
+    assert (result.report.mu, result.report.noise_std) == (expected.report.mu, expected.report.noise_std)
+    assert (result.report.epsilon, result.report.rows_missing) == (2.0, None)
+
+
+def test_an_answer_that_comes_a_round_late_is_dropped() -> None:
+    kept: list[bytes] = []
+
+    def late(query: bytes, step: int) -> list[tuple[int, bytes | None]]:
+        if step == 3:
+            kept.append(answer(query))
+            return []
+        return [(9, kept[0])] if step == 4 else []
+
+    result = serve(PLAN, WithGuest(late), key=KEY)
+    np.testing.assert_array_equal(result.model.coef, without_victim().model.coef)
+    assert kept
+
+
+def test_a_repeated_answer_counts_once() -> None:
+    expected = dpsco.train(PLAN, dpsco.stream(FEATURES, LABELS, ids=IDS), key=KEY)
+    for replies in (
+        lambda query: [(9, answer(query)), (9, answer(query))],
+        lambda query: [(9, answer(query)), (10, answer(query))],
+    ):
+        seen = Attendance()
+        nodes = WithGuest(lambda query, step, replies=replies: replies(query) if step == 3 else [])
+        result = serve(PLAN, nodes, key=KEY, attendance=seen)
+        np.testing.assert_array_equal(result.model.coef, expected.model.coef)
+        assert seen.rounds[3]["repeated"] == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+def test_a_client_whose_rows_or_gradients_are_not_finite_counts_as_zero(value: float) -> None:
+    bad = {**HONEST, VICTIM: lambda x: np.full((2, P), value)}
+    result = serve(PLAN, LocalNodes(spread(bad, 3)), key=KEY)
+    np.testing.assert_array_equal(result.model.coef, without_victim().model.coef)
+
+
+def test_an_answer_of_nan_counts_as_zero_where_the_format_can_say_nan() -> None:
+    """Without noise there is no grid, and numbers are float64."""
+    plan = a_plan(epsilon=np.inf, adjacency="zero-out")
+    run = bytes.fromhex(plan.digest())
+    victim = next(name for name in IDS if Hashed().round_of(name, run, T) == 3)
+    honest = {name: gradients for name, gradients in CLIENTS.items() if name != victim}
+    for value in (np.nan, np.inf, -np.inf):
+        nodes = WithGuest(only_in_round_3(lambda query, value=value: answer(query, victim, np.full(P, value))), honest)
+        seen = Attendance()
+        result = serve(plan, nodes, attendance=seen)
+        assert seen.rounds[3]["not finite"] == 1
+        np.testing.assert_array_equal(result.model.coef, serve(plan, LocalNodes(spread(honest, 3))).model.coef)
+
+
+@pytest.mark.parametrize("scale", [2, 1000, 2**31 - 1])
+def test_a_client_that_does_not_clip_is_clipped_by_the_server(scale: int) -> None:
+    """What it adds to the sum is at most the difference the noise was calibrated for."""
+    noise = PLAN.calibration
+    query = Query(3, (np.zeros(P),), (1.0,), PLAN.clip, PLAN.batch_size, noise.grid, noise.rowwise)
+
+    def total(numbers: np.ndarray | None) -> np.ndarray:
+        guest = (lambda q, step: []) if numbers is None else only_in_round_3(lambda q: answer(q, numbers=numbers))
+        return FederatedOracle(PLAN, WithGuest(guest), "client", Hashed()).answer(query, Batch(3, ())).total
+
+    step = min(scale * int(PLAN.clip / noise.grid), 2**31 - 1)
+    for numbers in (np.full(P, step), np.array([step, -step, 0, 0, 0, 0]), np.full(P, -(2**31))):
+        moved = np.linalg.norm(total(numbers) - total(None))
+        assert 0.99 * PLAN.clip < moved <= noise.difference
+
+
+def test_an_example_level_sum_longer_than_all_rows_together_is_refused() -> None:
+    seen = Attendance()
+    guest = only_in_round_3(lambda query: answer(query, "", np.full(P, 2**60)))
+    result = serve(PLAN, WithGuest(guest), unit="example", key=KEY, attendance=seen)
+    assert seen.rounds[3]["longer than all rows together"] == 1
+    np.testing.assert_array_equal(result.model.coef, without_victim().model.coef)
+
+
+def test_sums_that_are_driven_out_of_range_do_not_drown_an_honest_row() -> None:
+    """Float64 beyond 2^53 steps has no room for it, and int64 beyond 2^63 wraps around."""
+    plan = a_plan(n=2**40)
+    noise = plan.calibration
+    query = Query(0, (np.zeros(P),), (1.0,), plan.clip, plan.batch_size, noise.grid, noise.rowwise)
+    largest = int(0.4 * plan.n * plan.clip / noise.grid)
+
+    def total(nodes: int, mine: int) -> np.ndarray:
+        def ask(message: bytes, step: int) -> Iterator[tuple[int, bytes]]:
+            asked = wire.decode_query(message)
+            yield 0, wire.encode_answer(asked, [("", np.full(P, mine))])
+            for node in range(nodes):
+                yield node + 1, wire.encode_answer(asked, [("", np.full(P, largest))])
+
+        transport = type("Nodes", (), {"ask": staticmethod(ask)})()
+        return FederatedOracle(plan, transport, "example", Hashed()).answer(query, Batch(0, ())).total
+
+    row = int(plan.clip / noise.grid / np.sqrt(P))
+    for nodes in (1, 2, 20, 6_000):
+        assert np.linalg.norm(total(nodes, row) - total(nodes, 0)) <= noise.difference
+        assert np.all(np.abs(total(nodes, row)) <= 2**53 * noise.grid)
+
+
+def test_a_node_that_dies_costs_its_clients_answers_and_nothing_else() -> None:
+    nodes = spread(CLIENTS, 4)
+
+    class Dying:
+        def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes]]:
+            return LocalNodes(nodes if step < 3 else nodes[:3]).ask(query, step)
+
+    result = serve(PLAN, Dying(), key=KEY)
+    there = [i for i, name in enumerate(IDS) if name not in nodes[3] or (Hashed().round_of(name, RUN, T) or 0) < 3]
+    expected = dpsco.train(PLAN, dpsco.stream(FEATURES[there], LABELS[there], ids=[IDS[i] for i in there]), key=KEY)
+    np.testing.assert_array_equal(result.model.coef, expected.model.coef)
+    assert result.report.mu == expected.report.mu
+
+
+def test_a_round_without_any_answer_goes_on() -> None:
+    assert np.all(np.isfinite(serve(PLAN, LocalNodes([])).model.coef))
+
+
+def test_a_roster_refuses_add_remove_and_rounds_that_are_not_there() -> None:
+    with pytest.raises(InvalidArgument, match="hashed"):
+        serve(PLAN, LocalNodes([]), assignment=Roster({"a": 0}))
+    with pytest.raises(InvalidArgument, match="from 0 to 7"):
+        serve(a_plan("zero-out"), LocalNodes([]), assignment=Roster({"a": 8}))
+
+
+def test_clients_that_are_not_on_the_roster_are_not_counted() -> None:
+    plan = a_plan("zero-out")
+    roster = Roster({name: i // 50 for i, name in enumerate(IDS) if name != VICTIM})
+    nodes = LocalNodes(spread(HONEST, 3), roster)
+
+    class Intruder:
+        def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes]]:
+            yield 9, answer(query)
+            yield from nodes.ask(query, step)
+
+    results = [serve(plan, transport, assignment=roster, key=KEY) for transport in (nodes, Intruder())]
+    np.testing.assert_array_equal(results[0].model.coef, results[1].model.coef)
+
+
+def test_the_report_says_whom_it_protects_and_whom_it_trusts() -> None:
+    client, example = (serve(PLAN, LocalNodes([]), unit=unit).report for unit in ("client", "example"))
+    assert client.unit.startswith("one client")
+    assert example.unit.startswith("one row")
+    assert any("trusted" in line for line in client.assumptions)
+    assert any("cannot check" in line for line in example.assumptions)
+    assert type(client).from_json(client.to_json()) == client

@@ -1,0 +1,130 @@
+"""Flower's messages carry the protocol: real apps and messages, a grid in memory (test_engine.py starts the engine)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+pytest.importorskip("flwr.serverapp", reason="needs dpsco[federated]")
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+import dpsco
+from dpsco.engines.flower import serve
+from dpsco.engines.flower.transport import FlowerNodes, client_app
+
+from .worlds import KEY, T, a_plan, devices, rows, spread
+
+PLAN = a_plan()
+FEATURES, LABELS, IDS = rows()
+NODES = spread(devices(FEATURES, LABELS, IDS), 4)
+
+
+@pytest.fixture(autouse=True)
+def identity() -> None:
+    """What the engine tells a process about itself before an app runs in it."""
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+
+
+class MemoryGrid(Grid):
+    """Four nodes with a ClientApp and a context each; what they were sent is noted."""
+
+    def __init__(self, faults: dict[int, Any] | None = None) -> None:
+        self.sent: list[tuple[str, int]] = []
+        self._apps = [client_app(lambda context, node=node: NODES[node]) for node in range(4)]
+        self._contexts = [Context(1, node, {}, RecordDict(), {}) for node in range(4)]
+        self._faults = faults or {}
+
+    def set_run(self, run: Any) -> None: ...
+
+    @property
+    def run(self) -> Any:
+        raise NotImplementedError
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        raise NotImplementedError
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        raise NotImplementedError
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        raise NotImplementedError
+
+    def get_node_ids(self) -> Iterable[int]:
+        return range(4)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        for message in messages:
+            node, kind = message.metadata.dst_node_id, message.metadata.message_type
+            self.sent.append((kind, node))
+            message.metadata._message_id = f"{len(self.sent)}"  # as the engine would
+            fault = self._faults.get(node)
+            reply = self._apps[node](message, self._contexts[node]) if fault is None else fault(message)
+            if reply is not None:
+                yield reply
+
+
+def in_process(there: list[int]) -> np.ndarray:
+    return dpsco.train(
+        PLAN, dpsco.stream(FEATURES[there], LABELS[there], ids=[IDS[i] for i in there]), key=KEY
+    ).model.coef
+
+
+def test_the_model_has_the_bits_of_a_run_in_process() -> None:
+    result = serve(PLAN, FlowerNodes(MemoryGrid(), timeout=5.0), key=KEY)
+    np.testing.assert_array_equal(result.model.coef, in_process(list(range(400))))
+
+
+def test_a_node_is_asked_only_in_rounds_of_its_clients() -> None:
+    few = {"device-1": NODES[1]["device-1"]}
+    grid = MemoryGrid()
+    grid._apps[1] = client_app(lambda context: few)
+    serve(PLAN, FlowerNodes(grid, timeout=5.0))
+    assert grid.sent.count(("query.dpsco", 1)) == 1
+    assert grid.sent.count(("train.dpsco", 1)) == 1
+    assert grid.sent.count(("train.dpsco", 0)) == T
+
+
+def empty(message: Message) -> Message:
+    return Message(RecordDict(), reply_to=message)
+
+
+def wrong_type(message: Message) -> Message:
+    return Message(RecordDict({"dpsco": ConfigRecord({"answer": "text", "rounds": 3})}), reply_to=message)
+
+
+def error(message: Message) -> Message:
+    return Message(Error(code=0, reason="it failed"), reply_to=message)
+
+
+@pytest.mark.parametrize("fault", [lambda message: None, empty, wrong_type, error])
+def test_a_node_that_is_silent_fails_or_sends_something_else_counts_as_zero(fault: Any) -> None:
+    result = serve(PLAN, FlowerNodes(MemoryGrid({3: fault}), timeout=5.0), key=KEY)
+    np.testing.assert_array_equal(result.model.coef, in_process([i for i in range(400) if i % 4 != 3]))
+    assert result.report.mu == PLAN.budget.mu
+
+
+def test_a_node_answers_one_query_a_round_and_refuses_a_second_one() -> None:
+    grid = MemoryGrid()
+    serve(PLAN, FlowerNodes(grid, timeout=5.0))
+    other_start = serve(PLAN, FlowerNodes(grid, timeout=5.0), start=np.ones(6), key=KEY)
+    nobody = serve(
+        PLAN, FlowerNodes(MemoryGrid({i: lambda message: None for i in range(4)}), 5.0), start=np.ones(6), key=KEY
+    )
+    np.testing.assert_array_equal(other_start.model.coef, nobody.model.coef)
+
+
+def test_why_flowers_secure_aggregation_is_not_offered() -> None:
+    """Its masks come from 32 bits: two keys that differ give the same one (docs/federated.md)."""
+    from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
+
+    key = bytes(range(32))
+    other = bytes([key[0] ^ 0xFF, *key[1:4], key[4] ^ 0xFF, *key[5:]])
+    masks = [pseudo_rand_gen(seed, 1 << 24, [(50,)])[0] for seed in (key, other)]
+    np.testing.assert_array_equal(*masks)

@@ -1,0 +1,52 @@
+"""Neighbouring federations: what reaches ``release`` differs in one round, by at most the calibrated difference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpsco.engines.flower import Hashed, LocalNodes
+from dpsco.engines.flower.server import FederatedOracle
+from dpsco.query import Batch, Query
+
+from .worlds import P, T, a_plan, devices, rows, spread
+
+FEATURES, LABELS, _ = rows()
+IDS = [f"home-{i % 80}" for i in range(400)]
+
+
+def totals(clients: dict, plan, unit: str, points: list[np.ndarray]) -> np.ndarray:
+    """The sums of every round on fixed queries, as an adversary who chose them would replay them."""
+    oracle = FederatedOracle(plan, LocalNodes(spread(clients, 3)), unit, Hashed())
+    noise = plan.calibration
+    sums = []
+    for step in range(T):
+        weights = (step + 1.0, -float(step))
+        query = Query(step, (points[step], points[step - 1]), weights, plan.clip, 1, noise.grid, noise.rowwise)
+        sums.append(oracle.answer(query, Batch(step, ())).total)
+    return np.array(sums)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "replace"])
+@pytest.mark.parametrize("unit", ["client", "example"])
+def test_one_unit_moves_one_round_by_at_most_the_difference(adjacency: str, unit: str) -> None:
+    plan, rng = a_plan(adjacency), np.random.default_rng(1)
+    points = list(3 * rng.standard_normal((T, P)))
+    base = totals(devices(FEATURES, LABELS, IDS), plan, unit, points)
+    moved = []
+    for i in range(0, 80, 7):
+        mine = np.array(IDS) == f"home-{i}" if unit == "client" else np.arange(400) == i
+        features, labels, ids = FEATURES.copy(), LABELS.copy(), list(IDS)
+        if adjacency == "replace":
+            features[mine] = -30 * features[mine]
+            labels[mine] = 1 - labels[mine]
+        elif adjacency == "zero-out":
+            features[mine] = np.nan
+        else:
+            features, labels, ids = features[~mine], labels[~mine], list(np.array(IDS)[~mine])
+        other = totals(devices(features, labels, ids), plan, unit, points)
+        distances = np.linalg.norm(other - base, axis=1)
+        assert np.count_nonzero(distances) <= 1
+        moved.append(distances.max())
+    assert max(moved) <= plan.calibration.difference
+    assert max(moved) > 0.5 * plan.clip  # the test would see a clip that is too large

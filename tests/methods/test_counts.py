@@ -1,0 +1,139 @@
+"""What is counted at the waist, against the table of the methods; and what each method says of itself."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco import methods
+from dpsco.methods import ALGORITHMS
+from dpsco.query import Array
+from dpsco.run import Counts
+
+N, P, T = 1024, 3, 16
+PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(2.0), dimension=P)
+PLAN = dpsco.Plan(PROBLEM, N, dpsco.Budget(0.5, 1e-4), rounds=T, beta=0.3, clip=1.0)
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[Array, Array]:
+    rng = np.random.default_rng(5)
+    features = rng.standard_normal((N, P)) / 3
+    return features, (rng.random(N) < 0.5).astype(float)
+
+
+def result(algorithm, rows, plan=PLAN, **options):
+    return dpsco.train(plan, dpsco.stream(*rows), algorithm=algorithm, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("accelerated-srgd", Counts(2 * N - N // T, T, 1)),
+        ("unaccelerated-srgd", Counts(2 * N - N // T, T, 1)),
+        ("online-to-batch", Counts(2 * N - N // T, T, 1)),
+        ("accelerated-sgd", Counts(N, T, 1)),
+        ("dp-sgd", Counts(N, T, 1)),
+        ("dp-ftrl", Counts(N, T, 1)),
+        ("accelerated-gd", Counts(N * T, T, T)),
+        ("dp-sgd-poisson", Counts(N, T, T)),
+        ("phased-sgd", Counts(N - 1, N - 1, 1)),
+    ],
+)
+def test_gradients_steps_and_participation_come_out_as_in_the_table(rows, name, expected) -> None:
+    assert result(name, rows).counts == expected
+
+
+def test_snowball_reads_every_row_it_planned_for_once(rows) -> None:
+    run = result("snowball-sgd", rows)
+    assert run.counts.participation == 1
+    assert run.counts.gradients == run.report.rows_planned <= N
+    assert run.counts.batch_steps == run.report.rounds
+
+
+@pytest.mark.parametrize("solver", ["svrg", "accelerated"])
+def test_phased_erm_counts_the_public_number_of_solver_steps(rows, solver) -> None:
+    """Other rows, the same counts: a count that followed the rows would be an output that nothing noised."""
+    method = methods.PhasedERM(solver=solver)
+    counts = result(method, rows).counts
+    steps = gradients = 0
+    for phase, _ in enumerate(method.schedule(PLAN).portions):
+        at = method.subproblem(PLAN, phase)
+        passes = at.rounds + 1
+        inner = at.inner * at.rounds if solver == "svrg" else 0
+        steps, gradients = steps + passes + inner, gradients + passes * at.rows + 2 * inner
+    assert (counts.gradients, counts.batch_steps) == (gradients, steps)
+    assert counts.participation > 1
+    other = result(method, (rows[0][::-1] / 2, 1 - rows[1])).counts
+    assert (other.gradients, other.batch_steps) == (gradients, steps)
+
+
+def test_localized_accelerated_counts_the_expected_samples_of_every_round(rows) -> None:
+    method = methods.LocalizedAccelerated()
+    portions = method.schedule(PLAN).portions
+    counts = result(method, rows).counts
+    assert counts.batch_steps == len(portions)
+    assert counts.gradients == sum(max(1, round(portion.rows * portion.rate)) for portion in portions)
+    assert counts.participation == max(portions.count(portion) for portion in set(portions))
+
+
+def test_a_run_given_back_complete_did_no_work(rows, tmp_path) -> None:
+    first = result("phased-sgd", rows, checkpoint=tmp_path)
+    again = result("phased-sgd", rows, checkpoint=tmp_path, resume=True)
+    assert np.array_equal(first.model.coef, again.model.coef)
+    assert again.counts == Counts()
+
+
+EXPECTED = {
+    # name: (single epoch, what privacy needs, what may be shown)
+    "accelerated-srgd": (True, "clipping", "all iterates"),
+    "unaccelerated-srgd": (True, "clipping", "all iterates"),
+    "accelerated-sgd": (True, "clipping", "all iterates"),
+    "accelerated-gd": (False, "clipping", "all iterates"),
+    "dp-sgd": (True, "clipping", "all iterates"),
+    "dp-sgd-poisson": (False, "clipping", "all iterates"),
+    "dp-ftrl": (True, "clipping", "all iterates"),
+    "snowball-sgd": (True, "convexity", "last iterate"),
+    "phased-sgd": (True, "convexity", "phase outputs"),
+    "online-to-batch": (True, "clipping", "all iterates"),
+    "phased-erm": (False, "convexity", "phase outputs"),
+    "localized-accelerated": (False, "clipping", "all iterates"),
+}
+
+
+def test_every_method_of_the_table_is_there() -> None:
+    assert set(ALGORITHMS) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_method_says_what_its_privacy_needs_and_what_it_may_show(rows, name) -> None:
+    single, needs, releases = EXPECTED[name]
+    run = result(name, rows)
+    method = ALGORITHMS[name]()
+    assert (method.single_epoch, method.needs, method.releases) == (single, needs, releases)
+    assert single == (run.counts.participation == 1)
+    report = run.report
+    assert (report.needs, report.releases, report.private) == (needs, releases, True)
+    assert report.reason == method.reason
+    assert any(needs.removesuffix("ity") in line for line in report.assumptions)
+    assert any({"all iterates": "every iterate", "phase outputs": "phase"}.get(releases, "last") in line
+               for line in report.publishable)  # fmt: skip
+    assert ("exactly" in str(report)) == (report.accounting == "exact Gaussian")
+    assert dpsco.PrivacyReport.from_json(report.to_json()) == report
+    assert bool(run.trace) == (releases != "last iterate")
+    knobs = method.defaults(PLAN)
+    assert set(knobs) == set(method.knobs)
+    assert all(math.isfinite(value) and value > 0 for value in knobs.values())
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_knobs_as_the_formula_says_change_nothing(rows, name) -> None:
+    """Another run digest means other noise and samples, so this is compared without any."""
+    plan = dpsco.Plan(PROBLEM, N, dpsco.Budget(math.inf, 1e-4), rounds=T, beta=0.3, clip=math.inf)
+    options = {"dp-sgd-poisson": {"epochs": float(T)}, "phased-erm": {"solver": "accelerated"}}.get(name, {})
+    by_formula = ALGORITHMS[name](**options)
+    by_hand = ALGORITHMS[name](**options, **by_formula.defaults(plan))
+    assert np.array_equal(result(by_formula, rows, plan).model.coef, result(by_hand, rows, plan).model.coef)

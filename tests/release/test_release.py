@@ -1,0 +1,434 @@
+"""The choke point: the law of what leaves it, the grid, the horizon, and one noise value for one release."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpsco
+from dpsco import (
+    Budget,
+    DataError,
+    HorizonError,
+    L2Ball,
+    LedgerError,
+    Logistic,
+    Mechanism,
+    Plan,
+    Problem,
+    Result,
+    mechanism,
+    stream,
+    train,
+)
+from dpsco.query import Clipped, Query, Released
+from dpsco.release.calibration import Calibration, calibrate
+from dpsco.release.ledger import MemoryLedger
+from dpsco.release.noise import new_key
+from dpsco.release.releaser import Releaser
+
+Book = Callable[[float], float]
+BUDGET = Budget(1.0, 1e-6)
+
+
+def calibrated(name: str, horizon: int, dimension: int) -> tuple[Mechanism, Calibration]:
+    strategy = mechanism(name, horizon=horizon)
+    return strategy, calibrate(BUDGET, strategy, clip=1.0, dimension=dimension, rows=1000)
+
+
+def channel(name: str = "sqrt", horizon: int = 4, dimension: int = 3, key: bytes | None = None) -> Releaser:
+    strategy, noise = calibrated(name, horizon, dimension)
+    return Releaser(noise, strategy, dimension, MemoryLedger(new_key() if key is None else key))
+
+
+def query(step: int, noise: Calibration | None = None, *, dimension: int = 3, point: float = 0.0) -> Query:
+    noise = calibrated("sqrt", 4, dimension)[1] if noise is None else noise
+    return Query(step, (np.full(dimension, point),), (1.0,), noise.clip, 10, noise.grid, noise.rowwise)
+
+
+def total(value: float, dimension: int = 3) -> Clipped:
+    return Clipped(np.full(dimension, value), 1)
+
+
+def releases(noise: Calibration, strategy: Mechanism, sums: list[float], runs: int) -> np.ndarray:
+    """Released increments of ``runs`` independent one-dimensional runs, shape (rounds, runs)."""
+    source = Releaser(noise, strategy, runs, MemoryLedger(new_key()))
+    return np.stack([source.release(query(t, noise, dimension=runs), total(s, runs)).value for t, s in enumerate(sums)])
+
+
+def increments_of(name: str, horizon: int) -> np.ndarray:
+    """Differences of B's rows, from the definitions: the noise on increments is this times Z."""
+    decoder = np.zeros((horizon, horizon))
+    coefficient = [1.0]
+    for k in range(1, horizon):
+        coefficient.append(coefficient[-1] * (2 * k - 1) / (2 * k))
+    for t in range(horizon):
+        if name == "sqrt":
+            decoder[t, : t + 1] = coefficient[t::-1]
+        elif name == "independent":
+            decoder[t, : t + 1] = 1.0
+        else:  # tree: one node for every bit of t + 1, drawn in the round that closes it
+            end = t + 1
+            while end:
+                decoder[t, end - 1] = 1.0
+                end -= end & -end
+    return np.diff(decoder, axis=0, prepend=0.0)
+
+
+# --- the law ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sqrt", "tree", "independent"])
+def test_variance_of_every_round_and_every_covariance_are_those_of_the_mechanism(
+    name: str, false_alarms: Book, mark_figure: Callable[[int, str], None]
+) -> None:
+    """T = 64, N = 1e5 runs: 2,080 entries of the covariance within 6 standard errors (2e-9 each)."""
+    horizon, runs = 64, 100_000
+    false_alarms(2080 * 2 * stats.norm.sf(6))
+    strategy, noise = calibrated(name, horizon, 1)
+    w = releases(noise, strategy, [0.0] * horizon, runs)
+    b = increments_of(name, horizon)
+    expected = noise.sigma**2 * (b @ b.T)
+    error = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / runs)
+    deviation = np.abs(w @ w.T / runs - expected) / error
+    assert np.max(deviation) < 6
+    mark_figure(4, f"{name} within {np.max(deviation):.1f} standard errors")
+    prefix = np.cumsum(w, axis=0).std(axis=1)
+    assert np.max(prefix) == pytest.approx(strategy.max_error * noise.difference / BUDGET.mu, rel=0.03)
+
+
+def audit(name: str, claimed: Calibration, real: Calibration, false_alarms: Book, *, moved_round: int = 0) -> float:
+    """Log-likelihood ratios of full transcripts on D' (one round moved) against D, judged by the claimed law.
+
+    Their mean and variance are mu^2/2 and mu^2 if noise and sensitivity are as claimed. Returns the larger
+    deviation in standard errors of N = 1e5 runs.
+    """
+    horizon, runs = 16, 100_000
+    false_alarms(4 * stats.norm.sf(6))
+    strategy = mechanism(name, horizon=horizon)
+    shift = math.floor(claimed.difference / claimed.grid) * claimed.grid
+    moved = np.zeros(horizon)
+    moved[moved_round] = shift
+    outputs = releases(real, strategy, moved.tolist(), runs)
+    b = increments_of(name, horizon)
+    precision = np.linalg.inv(claimed.sigma**2 * (b @ b.T))
+    ratio = outputs.T @ precision @ moved - 0.5 * moved @ precision @ moved
+    mu = math.sqrt(moved @ precision @ moved)
+    if moved_round == 0:  # the longest column of C: the worst case, and it is what was promised
+        assert mu == pytest.approx(BUDGET.mu, rel=1e-3)
+    assert mu <= BUDGET.mu
+    mean = abs(ratio.mean() - mu**2 / 2) / (mu / math.sqrt(runs))
+    variance = abs(ratio.var() / mu**2 - 1) / math.sqrt(2 / runs)
+    return float(max(mean, variance))
+
+
+@pytest.mark.parametrize("name", ["sqrt", "tree", "independent"])
+def test_white_box_audit_of_the_whole_transcript_finds_exactly_mu(name: str, false_alarms: Book) -> None:
+    noise = calibrated(name, 16, 1)[1]
+    assert audit(name, noise, noise, false_alarms) < 6
+
+
+def test_rounds_other_than_the_worst_reveal_no_more(false_alarms: Book) -> None:
+    noise = calibrated("sqrt", 16, 1)[1]
+    for moved_round in (5, 15):
+        assert audit("sqrt", noise, noise, false_alarms, moved_round=moved_round) < 6
+
+
+@pytest.mark.parametrize("factor", [2.0, 1.1, 1.03])
+def test_white_box_audit_catches_too_little_noise(factor: float, false_alarms: Book) -> None:
+    noise = calibrated("sqrt", 16, 1)[1]
+    weak = dataclasses.replace(noise, sigma=noise.sigma / factor)
+    assert audit("sqrt", noise, weak, false_alarms) > 6
+
+
+def test_precision_attack_finds_no_output_off_the_grid_for_either_neighbour(
+    mark_figure: Callable[[int, str], None],
+) -> None:
+    """4e6 releases for each neighbour, sums that are themselves off the grid included: none tells them apart."""
+    strategy, noise = calibrated("sqrt", 4, 1)
+    for value in (0.0, 1.0, 1 / 3):
+        outputs = releases(noise, strategy, [value] * 4, 1_000_000)
+        assert np.all(np.mod(outputs / noise.grid, 1.0) == 0.0)
+    mark_figure(6, "0 of 12e6 releases off the grid")
+
+
+def test_released_is_the_rounded_sum_plus_noise_that_does_not_depend_on_the_sum() -> None:
+    """With one key, outputs on two sums differ by exactly the difference of the sums: noise added after rounding."""
+    first, second = channel(key=bytes(32)), channel(key=bytes(32))
+    grid = calibrated("sqrt", 4, 3)[1].grid
+    for t in range(4):
+        difference = second.release(query(t), total(17 * grid)).value - first.release(query(t), total(5 * grid)).value
+        assert np.array_equal(difference, np.full(3, 12 * grid))
+
+
+# --- the rule: one noise value, one release ---------------------------------------------------
+
+
+def test_a_round_past_the_horizon_is_refused() -> None:
+    """By release itself, before the ledger or the mechanism (which has a guard of its own) hear of it."""
+    strategy, noise = calibrated("sqrt", 4, 3)
+    ledger = MemoryLedger(new_key())
+    source = Releaser(noise, strategy, 3, ledger)
+    for t in range(4):
+        source.release(query(t), total(0.0))
+    for t in (4, 5, -1):
+        with pytest.raises(HorizonError):
+            source.release(query(t), total(0.0))
+    assert ledger.fingerprint(4) is None
+    with pytest.raises(HorizonError):
+        strategy.increment(strategy.start(), 4, lambda row: np.zeros(3))
+
+
+def test_a_repeated_round_returns_what_was_stored_and_never_recomputes(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = channel()
+    first = source.release(query(0), total(0.5)).value
+    monkeypatch.setattr(Releaser, "_noise", None)  # a second draw would raise
+    assert np.array_equal(source.release(query(0), total(0.5)).value, first)
+
+
+def test_another_sum_for_a_released_round_is_refused() -> None:
+    source = channel()
+    source.release(query(0), total(0.5))
+    with pytest.raises(LedgerError):
+        source.release(query(0), total(0.5 + 2.0**-11))
+
+
+def test_another_query_for_a_released_round_is_refused() -> None:
+    source = channel()
+    source.release(query(0), total(0.5))
+    with pytest.raises(LedgerError):
+        source.release(query(0, point=1e-300), total(0.5))
+
+
+def test_rounds_are_released_in_order() -> None:
+    source = channel()
+    source.release(query(0), total(0.0))
+    with pytest.raises(LedgerError):
+        source.release(query(2), total(0.0))
+    source.release(query(1), total(0.0))
+
+
+def test_a_query_the_noise_was_not_paid_for_is_refused() -> None:
+    source, noise = channel(), calibrated("sqrt", 4, 3)[1]
+    for change in ({"clip": 2.0}, {"grid": noise.grid / 2}, {"rowwise": True}):
+        with pytest.raises(LedgerError):
+            source.release(dataclasses.replace(query(0), **change), total(0.5))
+
+
+@pytest.mark.parametrize("bad", [np.full(3, np.nan), np.array([0.0, np.inf, 0.0]), np.zeros(2), np.zeros((3, 1))])
+def test_a_sum_that_is_not_finite_or_of_another_length_spends_nothing(bad: np.ndarray) -> None:
+    source = channel()
+    with pytest.raises(DataError):
+        source.release(query(0), Clipped(bad, 1))
+    source.release(query(0), total(0.0))  # still free
+
+
+def test_nothing_leaves_after_the_key_is_erased() -> None:
+    source = channel(horizon=4)
+    for t in range(4):
+        source.release(query(t), total(0.0))
+    source.close()
+    with pytest.raises(LedgerError):
+        source.release(query(0), total(0.0))
+
+
+class Interrupted(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("name", ["sqrt", "tree", "independent"])
+def test_an_interrupt_at_any_draw_then_a_retry_gives_the_noise_of_an_undisturbed_run(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exception strikes before or after the draw of each round; the round is tried again with the same sum."""
+    noise = calibrated(name, 8, 3)[1]
+    calm = channel(name, 8, key=bytes(32))
+    expected = [calm.release(query(t, noise), total(0.0)).value for t in range(8)]
+    drawn = Releaser._draw
+    for strike in range(8):
+        for after in (False, True):
+            source = channel(name, 8, key=bytes(32))
+            pending = [True]
+
+            def draw(
+                self: Releaser, row: int, pending: list[bool] = pending, strike: int = strike, after: bool = after
+            ) -> np.ndarray:
+                value = drawn(self, row) if after else None
+                if row == strike and pending:
+                    pending.clear()
+                    raise Interrupted
+                return drawn(self, row) if value is None else value
+
+            monkeypatch.setattr(Releaser, "_draw", draw)
+            for t in range(8):
+                try:
+                    value = source.release(query(t, noise), total(0.0)).value
+                except Interrupted:
+                    with pytest.raises(LedgerError):
+                        source.release(query(t, noise), total(1.0))  # its noise is promised to the first sum
+                    value = source.release(query(t, noise), total(0.0)).value
+                assert np.array_equal(value, expected[t])
+            monkeypatch.setattr(Releaser, "_draw", drawn)
+
+
+@pytest.mark.parametrize("name", ["sqrt", "tree", "independent"])
+def test_an_interrupt_between_any_two_lines_then_a_retry_gives_the_same_noise(name: str) -> None:
+    """Every line of release and of the mechanism is struck once, as a signal handler would strike it."""
+    package = str(Path(dpsco.__file__).parent)
+    noise = calibrated(name, 3, 3)[1]
+    calm = channel(name, 3, key=bytes(32))
+    expected = [calm.release(query(t, noise), total(0.0)).value for t in range(3)]
+    for strike in range(1, 3000):
+        source, lines = channel(name, 3, key=bytes(32)), [0]
+
+        def trace(frame: object, event: str, _: object, lines: list[int] = lines, strike: int = strike) -> object:
+            if not frame.f_code.co_filename.startswith(package):  # type: ignore[attr-defined]
+                return None
+            if event == "line":
+                lines[0] += 1
+                if lines[0] == strike:
+                    raise Interrupted
+            return trace
+
+        before = sys.gettrace()
+        interrupted = False
+        sums, queries = [total(0.0) for _ in range(3)], [query(t, noise) for t in range(3)]
+        values = []
+        for t in range(3):
+            sys.settrace(trace)
+            try:
+                value = source.release(queries[t], sums[t]).value
+            except Interrupted:
+                sys.settrace(before)
+                interrupted = True
+                value = source.release(queries[t], sums[t]).value
+            finally:
+                sys.settrace(before)
+            values.append(value)
+        assert np.array_equal(values, expected), strike
+        if not interrupted:
+            return
+    pytest.fail("release has more lines than this test strikes")
+
+
+# --- nothing secret is carried by what is handed out ------------------------------------------
+
+
+def test_sensitive_values_do_not_print_copy_or_pickle() -> None:
+    for secret in (total(0.123456), MemoryLedger(bytes(range(32))), channel(key=bytes(range(32)))):
+        assert "0.123456" not in repr(secret)
+        assert bytes(range(32)).hex() not in repr(secret).lower()
+        for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError):
+                duplicate(secret)
+
+
+def test_only_release_makes_a_released_and_nobody_changes_one() -> None:
+    with pytest.raises(TypeError):
+        Released(0, np.zeros(3), by=object())
+    with pytest.raises(TypeError):
+        Released(0, np.zeros(3))  # type: ignore[call-arg]
+    released = channel().release(query(0), total(0.0))
+    with pytest.raises(AttributeError):
+        released.value = np.zeros(3)
+    with pytest.raises(ValueError, match="read-only"):
+        released.value[0] = 0.0
+
+
+def test_points_of_a_query_cannot_be_written_through() -> None:
+    state = np.zeros(3)
+    asked = Query(0, (state,), (1.0,), 1.0, 10)
+    with pytest.raises(ValueError, match="read-only"):
+        asked.points[0][0] = 1.0
+    assert not np.any(state)
+
+
+def _result() -> Result:
+    rng = np.random.default_rng(0)
+    plan = Plan(
+        problem=Problem(Logistic(), L2Ball(1.0), 3),
+        n=64,
+        budget=BUDGET,
+        rounds=4,
+        beta=0.25,
+        clip=1.0,
+        mechanism="sqrt",
+    )
+    return train(plan, stream(rng.normal(size=(64, 3)), rng.integers(0, 2, 64)))
+
+
+def test_no_key_or_noise_is_reachable_from_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Key and every draw are recorded as they are made; none of their bytes is in the pickled result."""
+    import dpsco.release.releaser as release
+
+    keys: list[bytes] = []
+    draws: list[np.ndarray] = []
+
+    class Recorded(release.Normals):
+        def __init__(self, key: bytes) -> None:
+            keys.append(key)
+            super().__init__(key)
+
+        def __call__(self, row: int, size: int, *, start: int = 0) -> np.ndarray:
+            draws.append(super().__call__(row, size, start=start))
+            return draws[-1]
+
+    monkeypatch.setattr(release, "Normals", Recorded)
+    result = _result()
+    assert len(draws) == 4
+    assert len(keys) == 1
+    held = pickle.dumps(result) + result.report.to_json().encode() + str(result.report).encode()
+    sigma = result.plan.calibration.sigma
+    assert keys[0] not in held
+    assert keys[0].hex().encode() not in held
+    for draw in draws:
+        for number in (*draw, *(sigma * draw)):
+            assert np.float64(number).tobytes() not in held
+
+
+def test_a_seeded_run_says_not_private_and_a_fresh_one_never_repeats() -> None:
+    plan = Plan(problem=Problem(Logistic(), L2Ball(9.0), 3), n=64, budget=BUDGET, rounds=4, beta=0.25, clip=1.0)
+    X, y = np.ones((64, 3)) / 2, np.zeros(64)
+    seeded = [train(plan, stream(X, y), key=bytes(32)) for _ in range(2)]
+    fresh = [train(plan, stream(X, y)) for _ in range(2)]
+    assert np.array_equal(seeded[0].model.coef, seeded[1].model.coef)
+    assert not np.array_equal(fresh[0].model.coef, fresh[1].model.coef)
+    assert not any(result.report.private for result in seeded)
+    assert all("NOT PRIVATE" in str(result.report) for result in seeded)
+    assert all(result.report.private for result in fresh)
+
+
+def test_the_same_key_gives_unrelated_noise_to_another_plan_or_start() -> None:
+    """Two plans, two starts under one key: otherwise the difference of two runs would be noise-free."""
+    X, y = np.ones((64, 3)) / 2, np.zeros(64)
+    problem = Problem(Logistic(), L2Ball(1e6), 3)
+
+    def first_release(start: float = 0.0, **changes: float) -> np.ndarray:
+        arguments = {"n": 64, "rounds": 4, "beta": 1.0, "clip": 1.0, **changes}
+        plan = Plan(problem=problem, budget=BUDGET, **arguments)  # type: ignore[arg-type]
+        values: list[np.ndarray] = []
+        original = Releaser.release
+
+        def spy(self: Releaser, asked: Query, clipped: Clipped) -> Released:
+            released = original(self, asked, clipped)
+            values.append(released.value - clipped.total)
+            return released
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Releaser, "release", spy)
+            train(plan, stream(X, y), key=bytes(32), start=np.full(3, start))
+        return values[0] / plan.calibration.sigma
+
+    noises = [first_release(), first_release(start=1e-9), first_release(beta=1.0000001), first_release(n=65)]
+    for i in range(4):
+        for j in range(i):
+            assert np.max(np.abs(noises[i] - noises[j])) > 1e-3

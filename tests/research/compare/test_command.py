@@ -1,0 +1,41 @@
+"""``dpsco compare`` from the command line: tables, JSON, a page, and nothing done twice."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dpsco.cli import main
+from dpsco.cli.compare import print_tables
+from dpsco.research import compare as comparison
+
+from .conftest import TINY, Small
+
+
+def test_the_command_writes_its_folder_and_repeats_no_run(
+    small: Small, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(comparison, "QUICK", TINY)
+    command = ["compare", "--json", "--out", str(small.folder), "--jobs", "1", "--data", str(small.rows)]
+    assert main(command) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["how"]["runs_made_now"] == 0
+    assert printed["rounds"] == small.results["rounds"]
+    assert json.loads((small.folder / "compare.json").read_text()) == printed
+    for name in ("rounds", "table", "sizes", "outside", "passes", "file"):
+        assert (small.folder / f"{name}.svg").read_text().startswith("<svg")
+
+
+def test_the_tables_on_the_terminal_have_every_section(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
+    print_tables(small.results)
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in ("Table 1, measured", "Marks", "Minimiser outside the set", "rows.npz", "the tuning is not covered"):
+        assert words in shown
+
+
+def test_the_command_says_what_is_wrong(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--jobs", "0", "--out", str(small.folder)]) == 2
+    assert "--jobs" in capsys.readouterr().err
+    assert main(["compare", "--data", str(small.rows), "--label", "absent", "--out", str(small.folder)]) == 2
+    assert "absent" in capsys.readouterr().err

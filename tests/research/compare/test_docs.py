@@ -1,0 +1,35 @@
+"""The committed comparison: the page shows the figures of the committed results, whole and not too large."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.compare import filled, parts
+
+DOCS = Path(__file__).parents[3] / "docs"
+RESULTS = DOCS / "compare" / "compare.json"
+
+
+def test_the_page_shows_the_committed_results() -> None:
+    results, page = json.loads(RESULTS.read_text()), (DOCS / "compare.md").read_text()
+    assert filled(page, results) == page
+    for text in parts(results).values():
+        assert text in page
+
+
+def test_the_committed_results_are_those_of_the_full_comparison() -> None:
+    assert RESULTS.stat().st_size < 300_000
+    results = json.loads(RESULTS.read_text())
+    assert results["how"]["scale"] == "full"
+    assert results["table"]["sizes"][0] <= 1 << 12
+    assert results["table"]["sizes"][-1] >= 1 << 18
+    assert {"rounds", "passes", "outside", "sizes", "table", "file"} <= set(results)
+    for name in ("rounds", "passes", "outside", "sizes", "table", "file"):
+        assert (DOCS / "compare" / f"{name}.svg").read_text().startswith("<svg")
+
+
+def test_the_columns_come_out_as_in_the_paper() -> None:
+    for line in json.loads(RESULTS.read_text())["table"]["lines"]:
+        assert line["single_epoch"] == line["declares_single_epoch"] == line["paper"]["single_epoch"], line["name"]
+        assert line["convexity"] == line["paper"]["convexity"], line["name"]

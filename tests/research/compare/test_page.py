@@ -1,0 +1,74 @@
+"""The page is whole, needs nothing from elsewhere, and says what its figures say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+from dpsco.research.compare.page import write_page
+from dpsco.research.compare.pictures import PICTURES, pictures
+from dpsco.research.compare.tables import markdown, tables
+
+from .conftest import TINY, Small
+
+SECTIONS = (
+    "Excess risk against rounds",
+    "What the figures say",
+    "Cost: the paper's table, counted",
+    "Excess risk against n",
+    "Open question (a): minimiser outside the set",
+    "One pass beside many",
+    "Accuracy on rows.npz",
+    "How it was measured",
+)
+
+
+def test_the_page_is_complete_and_needs_no_network(small: Small, tmp_path: Path) -> None:
+    html = write_page(small.results, tmp_path / "page.html").read_text()
+    for words in (*SECTIONS, "the tuning is not covered by it", "ReSQue"):
+        assert words.replace("'", "&#39;") in html or words in html
+    # XML names spaces of SVG are names, not addresses that a browser would ask for.
+    addresses = set(re.findall(r"""(?:href|src|url\()\s*=?\s*["']?([^"'\s>)]+)""", html))
+    assert all(address.startswith("#") for address in addresses)
+    assert not re.search(r"<(script|link|iframe|img)\b", html)
+    assert html.count("<svg") == len(PICTURES)
+
+
+def test_every_picture_is_well_formed_and_has_its_lines(small: Small) -> None:
+    drawn = pictures(small.results, themed=False)
+    assert set(drawn) == set(PICTURES)
+    for svg in drawn.values():
+        ElementTree.fromstring(svg)  # noqa: S314 - our own text
+    for curve in small.results["rounds"]["curves"]:
+        assert curve["name"] in drawn["rounds"]
+
+
+def test_results_survive_json_and_hold_every_interval(small: Small) -> None:
+    results = json.loads(json.dumps(small.results, allow_nan=False))
+    assert results == small.results
+    for curve in results["rounds"]["curves"]:
+        for point in curve["points"]:
+            value, low, high = point["excess"]
+            assert low <= value <= high
+            assert point["tried"] == TINY.effort.configurations
+            assert len(point["scores"]) == TINY.effort.scoring
+
+
+def test_the_counted_columns_agree_with_the_paper(small: Small) -> None:
+    for line in small.results["table"]["lines"]:
+        assert line["single_epoch"] == line["declares_single_epoch"] == line["paper"]["single_epoch"]
+        assert line["convexity"] == line["paper"]["convexity"]
+        assert len(line["steps"]) == len(TINY.table_sizes)
+
+
+def test_the_marks_name_the_measured_ratio(small: Small) -> None:
+    marks = small.results["marks"]
+    assert len(marks) >= 6
+    for mark in marks:
+        limit = float(mark["asked"].split()[-1])
+        reached = mark["measured"][0] >= limit if "least" in mark["asked"] else mark["measured"][0] <= limit
+        assert mark["met"] == reached
+    html_table = markdown(tables(small.results)[0])
+    assert all(mark["what"] in html_table for mark in marks)

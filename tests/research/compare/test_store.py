@@ -1,0 +1,146 @@
+"""Runs on disk: what a killed comparison did is not done again, and a line cut short is not believed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsco.errors import CheckpointError
+from dpsco.research.compare.lineup import OURS
+from dpsco.research.compare.pool import Pool, opened_pool
+from dpsco.research.compare.search import Point
+from dpsco.research.compare.settings import Setting
+from dpsco.research.compare.store import opened
+from dpsco.research.compare.study import Effort, Study
+from dpsco.research.compare.trial import Outcome, Trial
+
+EFFORT = Effort(configurations=7, tuning=2, scoring=3)
+STUDIES = [Study(OURS, Setting(n=1_000), rounds, EFFORT) for rounds in (4, 8)]
+
+
+class Killed(Exception):
+    """The process dies here."""
+
+
+class Here:
+    """An executor that runs a formula in place of training, and dies after so many runs."""
+
+    def __init__(self, lives: int) -> None:
+        self.lives = lives
+        self.seen: list[Trial] = []
+
+    def submit(self, _: Any, trial: Trial) -> Future[Outcome]:
+        if len(self.seen) == self.lives:
+            raise Killed
+        self.seen.append(trial)
+        scale = dict(trial.scales).get("beta", 1.0)
+        score = (scale - 0.2 * trial.rounds) ** 2 + 0.01 * trial.replicate + (trial.role == "scoring")
+        future: Future[Outcome] = Future()
+        future.set_result(Outcome(score=score, steps=trial.rounds, gradients=2 * trial.setting.n, participation=1))
+        return future
+
+
+def compared(folder: Path, lives: int = 10**6) -> tuple[Any, Here]:
+    here = Here(lives)
+    with opened(folder) as store:
+        try:
+            return Pool(here, store, lambda _: None).study(STUDIES), here
+        except Killed:
+            return None, here
+
+
+@pytest.mark.parametrize("lives", [1, 9, 20])
+def test_a_killed_comparison_goes_on_where_it_was(tmp_path: Path, lives: int) -> None:
+    whole, once = compared(tmp_path / "whole")
+    killed, first = compared(tmp_path / "killed", lives)
+    resumed, second = compared(tmp_path / "killed")
+    assert killed is None
+    assert resumed == whole
+    # What was under way at the kill may be made again, what was finished may not.
+    kept = {trial.digest() for trial in first.seen[: max(0, lives - EFFORT.runs)]}
+    assert not kept & {trial.digest() for trial in second.seen}
+    again, third = compared(tmp_path / "killed")
+    assert again == whole
+    assert third.seen == []
+    assert len(once.seen) == 2 * EFFORT.runs
+
+
+def test_a_line_cut_short_is_dropped_and_the_rest_is_kept(tmp_path: Path) -> None:
+    compared(tmp_path)
+    file = tmp_path / "runs.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:5]) + lines[5][:20])
+    with opened(tmp_path) as store:
+        assert len(store) == 5
+        trial = OURS.trial(Setting(n=77), 2, Point((0.0,) * len(OURS.knobs), (0,)), "tuning", 0)
+        store.put(trial, Outcome(score=1.0))
+    with opened(tmp_path) as store:
+        assert len(store) == 6
+        assert store.get(trial) == Outcome(score=1.0)
+
+
+def test_two_comparisons_do_not_write_into_one_folder(tmp_path: Path) -> None:
+    with opened(tmp_path), pytest.raises(CheckpointError, match="in use"), opened(tmp_path):
+        pass
+
+
+def test_the_digest_knows_everything_that_a_run_depends_on() -> None:
+    point = Point((0.0,) * len(OURS.knobs), (0,))
+    base = OURS.trial(Setting(n=1_000), 4, point, "tuning", 0)
+    others = [
+        OURS.trial(Setting(n=1_001), 4, point, "tuning", 0),
+        OURS.trial(Setting(n=1_000, epsilon=2.0), 4, point, "tuning", 0),
+        OURS.trial(Setting(n=1_000), 5, point, "tuning", 0),
+        OURS.trial(Setting(n=1_000), 4, Point(point.exponents, (1,)), "tuning", 0),
+        OURS.trial(Setting(n=1_000), 4, Point((1.0,) * len(OURS.knobs), (0,)), "tuning", 0),
+        OURS.trial(Setting(n=1_000), 4, point, "scoring", 0),
+        OURS.trial(Setting(n=1_000), 4, point, "tuning", 1),
+    ]
+    assert len({trial.digest() for trial in (base, *others)}) == 1 + len(others)
+
+
+def test_a_killed_comparison_leaves_no_process_behind(tmp_path: Path) -> None:
+    """kill -9 of the parent: the workers of its pool end by themselves."""
+    program = (
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from dpsco.research.compare.pool import opened_pool\n"
+        "from dpsco.research.compare.store import opened\n"
+        "if __name__ == '__main__':\n"
+        "    with opened(Path(sys.argv[1])) as store, opened_pool(store, 1, lambda _: None) as pool:\n"
+        "        print(pool._executor.submit(os.getpid).result(), flush=True)\n"
+        "        time.sleep(600)\n"
+    )
+    script = tmp_path / "parent.py"
+    script.write_text(program)
+    with subprocess.Popen([sys.executable, script, tmp_path / "out"], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        parent.kill()
+        parent.wait()
+    for _ in range(600):
+        if not Path(f"/proc/{worker}").exists() or "Z" in Path(f"/proc/{worker}/stat").read_text().split()[2]:
+            return
+        time.sleep(0.1)
+    pytest.fail("the worker outlived its parent")
+
+
+def interrupted(folder: Path) -> None:
+    """A comparison that is stopped by hand while a long run is under way."""
+    with opened(folder) as store, opened_pool(store, 1, lambda _: None) as pool:
+        pool._executor.submit(time.sleep, 0).result()
+        pool._executor.submit(time.sleep, 600)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_comparison_does_not_wait_for_its_runs(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tmp_path)
+    assert time.monotonic() - began < 300

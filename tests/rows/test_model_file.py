@@ -1,0 +1,126 @@
+"""The model file: it comes back bit for bit, or it is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco.json_files import canonical, write_sealed
+from dpsco.rows.file_stream import Labels
+from dpsco.rows.public_columns import Columns
+from dpsco.run.model_file import SavedModel
+
+COLUMNS = Columns.declare(["a"], ranges={"b": (0, 2)}, categorical={"c": ["x", "y"]})
+
+
+def trained(loss: dpsco.problem.Loss, *, intercept: bool = True, epsilon: float = 1.0) -> dpsco.Result:
+    rng = np.random.default_rng(0)
+    problem = dpsco.Problem(loss, dpsco.L2Ball(5.0), 4, intercept=intercept)
+    clip = 1.0 if math.isfinite(epsilon) else math.inf
+    plan = dpsco.Plan(problem, 200, dpsco.Budget(epsilon, 1e-5), rounds=4, beta=0.5, clip=clip)
+    return dpsco.train(plan, dpsco.stream(rng.standard_normal((200, 4)), rng.integers(0, 2, 200)))
+
+
+def saved(loss=None, **more) -> SavedModel:
+    return SavedModel(
+        trained(dpsco.Logistic() if loss is None else loss, **more), Labels("y", ("no", "yes")), COLUMNS, 1.5
+    )
+
+
+CASES = {
+    "logistic": lambda: saved(),
+    "no intercept": lambda: saved(intercept=False),
+    "hinge": lambda: saved(dpsco.SmoothedHinge()),
+    "softmax": lambda: SavedModel(trained(dpsco.Softmax(3)), Labels("y", ("a", "b", "c")), COLUMNS, 1.0),
+    "huber": lambda: SavedModel(trained(dpsco.Huber()), Labels("y", bound=7.0), 4, 1.0),
+    "without noise": lambda: saved(epsilon=math.inf),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_comes_back_bit_for_bit(case, tmp_path) -> None:
+    model = CASES[case]()
+    back = SavedModel.read(model.write(tmp_path / "deep" / "model.json"))
+    rows = np.random.default_rng(1).standard_normal((50, 4)).astype(np.float32)
+    np.testing.assert_array_equal(back.scores(rows), model.scores(rows))
+    np.testing.assert_array_equal(back.predict(rows), model.predict(rows))
+    assert back.result.plan == model.result.plan
+    assert back.result.report == model.result.report
+    assert back.result.trace == model.result.trace
+    assert (back.labels, back.columns, back.feature_norm) == (model.labels, model.columns, model.feature_norm)
+    if case in ("logistic", "softmax"):
+        np.testing.assert_allclose(back.probabilities(rows).sum(axis=1), 1.0)
+        best = np.array(back.labels.classes)[np.argmax(back.probabilities(rows), axis=1)]
+        np.testing.assert_array_equal(best, back.predict(rows))
+    elif case in ("hinge", "huber"):
+        assert back.probabilities(rows) is None
+
+
+def test_it_is_plain_json_without_a_secret(tmp_path) -> None:
+    path = saved().write(tmp_path / "model.json")
+    data = json.loads(path.read_bytes())
+    assert data["plan"]["budget"]["epsilon"] == 1.0
+    assert data["report"]["private"]
+    assert not {"key", "secret", "fingerprints"} & set(data)
+    assert path.read_bytes() == canonical(data)
+
+
+def test_any_flipped_byte_is_refused(tmp_path) -> None:
+    path = saved().write(tmp_path / "model.json")
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(whole), 150):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        with pytest.raises(dpsco.CheckpointError, match=r"model\.json"):
+            SavedModel.read(path)
+    for cut in (0, 1, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(dpsco.CheckpointError):
+            SavedModel.read(path)
+
+
+DAMAGE = {
+    "version": {"format": 2},
+    "short": {"parameters": [0.0]},
+    "text": {"parameters": ["0"] * 5},
+    "infinite": {"parameters": [1e999] * 5},
+    "trace": {"trace": [[0, 1.0]]},
+    "norm": {"feature_norm": "1"},
+    "classes": {"label": {"column": "y", "classes": ["a", "b", "c"], "bound": None}},
+    "label": {"label": {"column": "y"}},
+    "columns": {"columns": 3},
+    "schema": {"columns": {"features": []}},
+    "plan": {"plan": {}},
+    "report": {"report": {}},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_file_with_a_valid_seal_and_wrong_content_is_refused(damage, tmp_path) -> None:
+    path = saved().write(tmp_path / "model.json")
+    data = json.loads(path.read_bytes())
+    del data["check"]
+    try:
+        write_sealed(path, {**data, **DAMAGE[damage]})
+    except ValueError:
+        return  # JSON itself has no such number
+    with pytest.raises(dpsco.CheckpointError, match="not a model"):
+        SavedModel.read(path)
+
+
+def test_missing_and_extra_fields_are_refused(tmp_path) -> None:
+    path = saved().write(tmp_path / "model.json")
+    data = json.loads(path.read_bytes())
+    del data["check"]
+    for changed in ({**data, "extra": 1}, {k: v for k, v in data.items() if k != "trace"}):
+        write_sealed(path, changed)
+        with pytest.raises(dpsco.CheckpointError):
+            SavedModel.read(path)
+    with pytest.raises(dpsco.CheckpointError, match="Check the path"):
+        SavedModel.read(tmp_path / "none.json")

@@ -1,0 +1,199 @@
+"""Every reader gives the declared rows, in order; damaged files are refused by name and without their content."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsco
+from dpsco.rows.file_stream import FileRows, Labels, open_source
+from dpsco.rows.public_columns import Columns
+from dpsco.rows.readers import csv as csv_file
+
+from .conftest import COLUMNS, LABELS, ROWS, expected, table, write, write_matrix
+
+TABLES = ["csv", "tsv", "parquet", "arrow", "stream.arrow", "folder"]
+MATRICES = ["npz", "npz compressed", "libsvm"]
+
+
+def gathered(rows: FileRows) -> tuple[np.ndarray, np.ndarray]:
+    features, labels = zip(*rows, strict=True)
+    dense = [part.toarray() if hasattr(part, "toarray") else part for part in features]
+    return np.concatenate(dense), np.concatenate(labels)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_gives_its_rows_in_order(kind, tmp_path) -> None:
+    path = write(tmp_path, kind)
+    x, y = gathered(FileRows(path, LABELS, COLUMNS))
+    wanted_x, wanted_y = expected(table())
+    np.testing.assert_allclose(x, wanted_x, rtol=3e-7, atol=1e-7)
+    np.testing.assert_array_equal(y, wanted_y)
+    assert open_source(path).count() == ROWS
+
+
+def test_csv_without_pyarrow_gives_the_same_bits(tmp_path, monkeypatch) -> None:
+    path = write(tmp_path, "csv")
+    fast = gathered(FileRows(path, LABELS, COLUMNS))
+    monkeypatch.setattr(csv_file, "_has_arrow", lambda: False)
+    plain = gathered(FileRows(path, LABELS, COLUMNS))
+    np.testing.assert_array_equal(fast[0], plain[0])
+    np.testing.assert_array_equal(fast[1], plain[1])
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_matrix_gives_its_rows_in_order(kind, dtype, tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((700, 9)) * (rng.random((700, 9)) < 0.5)).astype(dtype), rng.integers(0, 2, 700)
+    path = write_matrix(tmp_path, kind, x, y)
+    got_x, got_y = gathered(FileRows(path, Labels("y", ("0", "1")), 9, feature_norm=2.0))
+    np.testing.assert_allclose(got_x, x / np.maximum(2.0, np.linalg.norm(x, axis=1))[:, None], rtol=1e-6, atol=1e-12)
+    np.testing.assert_array_equal(got_y, y)
+    assert open_source(path).count() == 700
+    bounded = gathered(FileRows(path, Labels("y", bound=4.0), 9))[1]
+    np.testing.assert_allclose(bounded, y / 4.0)
+
+
+def test_a_glob_and_a_folder_are_read_in_the_order_of_names(tmp_path) -> None:
+    folder = write(tmp_path, "folder")
+    a, b = gathered(FileRows(folder, LABELS, COLUMNS)), gathered(FileRows(f"{folder}/*.parquet", LABELS, COLUMNS))
+    np.testing.assert_array_equal(a[0], b[0])
+    one = gathered(FileRows(f"{folder}/part-1.parquet", LABELS, COLUMNS))
+    np.testing.assert_array_equal(a[0][1_500:3_000], one[0])
+
+
+# --- damage ---------------------------------------------------------------------------------------------
+
+
+def outcome(path: Path, labels: Labels, columns: Columns | int) -> str:
+    """What reading comes to: "read", or the message of a DataError; anything else fails the test."""
+    try:
+        for _ in FileRows(path, labels, columns):
+            pass
+    except dpsco.DataError as error:
+        refused = error
+    else:
+        return "read"
+    assert path.name in str(refused)
+    assert refused.__cause__ is None
+    # What the library underneath said is not shown: it may quote data.
+    assert refused.__suppress_context__ or refused.__context__ is None
+    return str(refused)
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain"), [("csv", False), ("csv", True), ("parquet", False), ("arrow", False), ("stream.arrow", False)]
+)
+def test_a_table_cut_anywhere_is_refused_or_shorter_and_never_crashes(kind, plain, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(csv_file, "_has_arrow", lambda: not plain)
+    path = write(tmp_path, kind)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(2)
+    refused = 0
+    for cut in [0, 1, 7, len(whole) - 1, *rng.integers(8, len(whole), 25).tolist()]:
+        path.write_bytes(whole[:cut])
+        refused += outcome(path, LABELS, COLUMNS) != "read"
+    assert refused >= (10 if kind == "csv" else 27)
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+def test_a_matrix_cut_anywhere_is_refused_or_shorter_and_never_crashes(kind, tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    path = write_matrix(tmp_path, kind, rng.standard_normal((500, 4)), rng.integers(0, 2, 500))
+    whole = path.read_bytes()
+    refused = 0
+    for cut in [0, 1, len(whole) - 1, *rng.integers(2, len(whole), 25).tolist()]:
+        path.write_bytes(whole[:cut])
+        refused += outcome(path, Labels("y", ("0", "1")), 4) != "read"
+    assert refused >= (3 if kind == "libsvm" else 28)  # text cut inside its last number looks whole
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow"])
+def test_flipped_bytes_never_crash_and_never_show(kind, tmp_path) -> None:
+    path = write(tmp_path, kind)
+    whole = bytearray(path.read_bytes())
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        damaged = whole.copy()
+        for place in rng.integers(0, len(whole), 3):
+            damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        outcome(path, LABELS, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,y\n1,0\nSECRET\n",
+        "a,y\n1,0\n1,2,SECRET\n",
+        'a,y\n"SECRET,0\n1,1\n',
+        "a,a\n1,0\n",
+        "",
+        "a,y\n\xff\xfeSECRET,1\n",
+    ],
+)
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_garbled_csv_says_so_without_its_content(text, plain, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(csv_file, "_has_arrow", lambda: not plain)
+    path = tmp_path / "people.csv"
+    path.write_bytes(text.encode("latin-1"))
+    message = outcome(path, Labels("y", ("0", "1")), Columns.declare(["a"]))
+    assert message != "read"
+    assert "SECRET" not in message
+    assert any(word in message for word in ("Repair", "Add one", "Check"))
+
+
+def test_a_cell_that_is_no_number_costs_its_own_row_nothing_else(tmp_path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('a,b,y\n0.5,1,1\nwhat,2,0\n,"3",1\n1e-1,nan,0\n.25,1e2,maybe\n')
+    columns = Columns.declare(["a"], ranges={"b": (0, 4)})
+    x, y = gathered(FileRows(path, Labels("y", ("0", "1")), columns))
+    np.testing.assert_allclose(
+        x, [[0.5, 0.25], [0, 0.5], [0, 0.75], [0.1, 0.5], [0.25 / 1.0307764, 1 / 1.0307764]], rtol=1e-6
+    )
+    np.testing.assert_array_equal(y, [1, 0, 1, 0, np.nan])
+
+
+def test_headers_without_rows_and_empty_sources(tmp_path) -> None:
+    (tmp_path / "empty.csv").write_text("a,y\n")
+    assert list(FileRows(tmp_path / "empty.csv", Labels("y", ("0", "1")), Columns.declare(["a"]))) == []
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 1)
+    plan = dpsco.Plan(problem, 10, dpsco.Budget(1.0, 1e-5), rounds=2, beta=1.0, clip=1.0)
+    with pytest.raises(dpsco.DataError, match="empty"):
+        dpsco.train(
+            plan, dpsco.stream(FileRows(tmp_path / "empty.csv", Labels("y", ("0", "1")), Columns.declare(["a"])))
+        )
+
+
+def test_what_is_not_there_is_said_by_name(tmp_path) -> None:
+    path = write(tmp_path, "parquet")
+    shutil.copy(write(tmp_path, "csv"), tmp_path / "more.csv")
+    for wrong, words in [
+        (lambda: FileRows(tmp_path / "none.csv", LABELS, COLUMNS), "none.csv"),
+        (lambda: FileRows(tmp_path / "*.none", LABELS, COLUMNS), "No data file"),
+        (lambda: FileRows(tmp_path, LABELS, COLUMNS), "several kinds"),
+        (lambda: FileRows(path, Labels("y", ("0", "1")), COLUMNS), "no column 'y'"),
+        (lambda: FileRows(path, LABELS, Columns.declare(["weight"])), "no column 'weight'"),
+        (lambda: FileRows(path, LABELS, Columns.declare(["bought"])), "among the features"),
+        (lambda: FileRows(path, LABELS, 3), "Tables need Columns"),
+        (lambda: FileRows(path, LABELS, COLUMNS, unit="person"), "go together"),
+        (lambda: open_source(__file__), "Cannot tell"),
+    ]:
+        with pytest.raises((dpsco.DataError, dpsco.InvalidArgument), match=words):
+            list(wrong())
+
+
+def test_unsupported_types_are_named_before_a_row_is_used(tmp_path) -> None:
+    import datetime
+
+    import pyarrow.parquet as pq
+
+    days = [datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)] * 3
+    pq.write_table(pa.table({"when": days, "y": [0, 1, 0]}), tmp_path / "t.parquet")
+    with pytest.raises(dpsco.DataError, match=r"'when'.*timestamp"):
+        list(FileRows(tmp_path / "t.parquet", Labels("y", ("0", "1")), Columns.declare(["when"])))

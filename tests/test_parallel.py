@@ -1,0 +1,104 @@
+"""A team of threads: every piece is taken once, what follows a job keeps the order, and errors come out."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+
+from dpsco.parallel import for_each, team
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_every_piece_is_taken_once_and_jobs_are_followed_up_in_order(threads: int) -> None:
+    taken: list[tuple[int, int]] = []
+    followed: list[int] = []
+    with team(threads) as share:
+        for job in range(20):
+            pieces = itertools.count()
+
+            def work(thread: int, job: int = job, pieces: itertools.count[int] = pieces) -> None:
+                while (piece := next(pieces)) < 50:
+                    taken.append((job, piece))
+
+            share(work, lambda job=job: followed.append(job))  # type: ignore[misc]
+    assert sorted(taken) == [(job, piece) for job in range(20) for piece in range(50)]
+    assert followed == list(range(20))
+
+
+def test_an_error_in_a_helper_is_raised_and_nothing_goes_on_behind() -> None:
+    inside, began = [], threading.Event()
+
+    def work(thread: int) -> None:
+        if thread == 0:
+            assert began.wait(60)
+            return
+        began.set()
+        inside.append(thread)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), team(2) as share:
+        share(work, lambda: inside.append(-1))
+    assert inside == [1]
+
+
+def test_an_error_of_the_caller_waits_for_helpers_that_are_inside() -> None:
+    began, left = threading.Event(), []
+
+    def work(thread: int) -> None:
+        if thread == 0:
+            assert began.wait(60)
+            raise KeyboardInterrupt
+        began.set()
+        threading.Event().wait(0.05)
+        left.append(thread)
+
+    with pytest.raises(KeyboardInterrupt), team(2) as share:
+        share(work, lambda: None)
+    assert left == [1]
+
+
+def test_for_each_takes_every_item_once() -> None:
+    done: list[int] = []
+    for_each(done.append, range(1000))
+    assert sorted(done) == list(range(1000))
+
+
+def test_for_each_raises_an_error_when_nobody_is_at_work_any_more() -> None:
+    begun, ended = [], []
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if item == 3:
+            raise ValueError("item 3")
+        threading.Event().wait(0.01)
+        ended.append(item)
+
+    with pytest.raises(ValueError, match="item 3"):
+        for_each(work, range(8))
+    assert set(begun) == {*ended, 3}
+
+
+def test_an_interrupt_of_a_caller_that_waits_leaves_nobody_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpsco import parallel as threads
+
+    began, left = threading.Event(), []
+    wait = threads._Job.wait
+
+    def interrupted(job: threads._Job) -> None:
+        monkeypatch.setattr(threads._Job, "wait", wait)
+        raise KeyboardInterrupt
+
+    def work(thread: int) -> None:
+        if thread == 0:
+            assert began.wait(60)
+            monkeypatch.setattr(threads._Job, "wait", interrupted)
+            return
+        began.set()
+        threading.Event().wait(0.05)
+        left.append(thread)
+
+    with pytest.raises(KeyboardInterrupt), team(2) as share:
+        share(work, lambda: None)
+    assert left == [1]
