@@ -1,0 +1,98 @@
+"""Files around the package: pinned dependencies, package metadata, workflows and the release check."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("wanted", "oldest"),
+    [
+        ("numpy>=1.26", "numpy==1.26"),
+        ("jax >= 0.10, <0.11", "jax==0.10, <0.11"),
+        ("torch==2.13.0", "torch==2.13.0"),
+        ("mkdocstrings[python]>=0.26", "mkdocstrings[python]==0.26"),
+        ("atheris>=3.0; python_version >= '3.11'", "atheris==3.0; python_version >= '3.11'"),
+    ],
+)
+def test_the_oldest_version_of_a_range_is_its_lower_bound(wanted: str, oldest: str) -> None:
+    assert script("oldest_dependencies").pinned(wanted) == oldest
+
+
+def test_a_range_without_a_lower_bound_has_no_oldest_version() -> None:
+    with pytest.raises(ValueError, match="no lower bound"):
+        script("oldest_dependencies").pinned("numpy<3; python_version >= '3.11'")
+
+
+def test_every_extra_of_the_oldest_environment_exists_and_is_pinned() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    extras = re.search(r"^OLDEST := (.*)$", makefile, re.M)[1].split()
+    lines = script("oldest_dependencies").oldest((ROOT / "pyproject.toml").read_text(), extras)
+    assert len(lines) > 15
+    assert all("==" in line.partition(";")[0] for line in lines)
+
+
+def test_the_readme_of_a_package_index_has_no_relative_link() -> None:
+    metadata = script("package_metadata")
+    readme = (ROOT / "README.md").read_text()
+    relative = metadata.LINK.findall(readme)
+    assert len(relative) > 10
+    known = metadata.index_readme(readme, "https://host.example/owner/name", "1.2.3")
+    assert metadata.LINK.findall(known) == []
+    for picture, words, target in relative:
+        kind = "raw" if picture else "blob"
+        assert f"{picture}[{words}](https://host.example/owner/name/{kind}/v1.2.3/{target})" in known
+    unknown = metadata.index_readme(readme, "", "1.2.3")
+    assert metadata.LINK.findall(unknown) == []
+    assert "Excess risk against the number of rounds" not in unknown  # the picture
+    assert "all figures" in unknown  # the words of a link
+
+
+def test_project_urls_are_known_only_with_the_repository() -> None:
+    metadata = script("package_metadata")
+    assert list(metadata.urls("", "1.2.3")) == ["Paper"]
+    known = metadata.urls("https://host.example/owner/name", "1.2.3")
+    assert {"Homepage", "Documentation", "Changelog", "Issues", "Security", "Paper"} == set(known)
+
+
+def test_every_step_of_a_workflow_is_a_make_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.M))
+    assert len(WORKFLOWS) == 3
+    for workflow in WORKFLOWS:
+        commands = re.findall(r"^\s*(?:- )?run: (.*)$", workflow.read_text(), re.M)
+        assert commands, workflow.name
+        for command in commands:
+            program, target = command.split()[:2]
+            assert program == "make", command
+            assert target in targets, command
+
+
+def test_every_action_is_pinned_to_a_commit() -> None:
+    for workflow in WORKFLOWS:
+        for action in re.findall(r"uses: (.*)$", workflow.read_text(), re.M):
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+
+
+def test_every_declared_python_is_tested() -> None:
+    declared = re.findall(r"Python :: (3\.\d+)\"", (ROOT / "pyproject.toml").read_text())
+    assert f"python: {declared}".replace("'", '"') in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
