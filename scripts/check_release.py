@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def declared_version(root: Path) -> str:
-    found = re.search(r'^__version__ = "([^"]+)"$', (root / "src/dpsco/__init__.py").read_text(encoding="utf-8"), re.M)
+    found = re.search(r'^__version__ = "([^"]+)"$', (root / "src/dpsco/version.py").read_text(encoding="utf-8"), re.M)
     if found is None:
-        raise ValueError('src/dpsco/__init__.py has no line __version__ = "..."')
+        raise ValueError('src/dpsco/version.py has no line __version__ = "..."')
     return found[1]
 
 
@@ -26,7 +26,7 @@ def disagreements(tag: str, root: Path = ROOT) -> list[str]:
     version = declared_version(root)
     found = []
     if tag != f"v{version}":
-        found.append(f"The tag is {tag}; src/dpsco/__init__.py says {version}, so the tag must be v{version}.")
+        found.append(f"The tag is {tag}; src/dpsco/version.py says {version}, so the tag must be v{version}.")
     changelog = (root / "CHANGELOG.md").read_text(encoding="utf-8")
     if not re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", changelog, re.M):
         found.append(f"CHANGELOG.md needs a heading '## {version} (YYYY-MM-DD)' with the day of the release.")

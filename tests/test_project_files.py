@@ -96,3 +96,21 @@ def test_every_action_is_pinned_to_a_commit() -> None:
 def test_every_declared_python_is_tested() -> None:
     declared = re.findall(r"Python :: (3\.\d+)\"", (ROOT / "pyproject.toml").read_text())
     assert f"python: {declared}".replace("'", '"') in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+
+
+def test_a_release_needs_the_same_version_everywhere_and_a_day(tmp_path: Path) -> None:
+    release = script("check_release")
+    (tmp_path / "src" / "dpsco").mkdir(parents=True)
+    (tmp_path / "src" / "dpsco" / "version.py").write_text('__version__ = "0.9.0"\n')
+    (tmp_path / "CITATION.cff").write_text("version: 0.8.0\n")
+    (tmp_path / "CHANGELOG.md").write_text("## 0.9.0 (unreleased)\n")
+    found = release.disagreements("v0.9.1", tmp_path)
+    assert [sentence.split()[0] for sentence in found] == ["The", "CHANGELOG.md", "CITATION.cff"]
+    (tmp_path / "CITATION.cff").write_text("version: 0.9.0\n")
+    (tmp_path / "CHANGELOG.md").write_text("## 0.9.0 (2027-01-31)\n")
+    assert release.disagreements("v0.9.0", tmp_path) == []
+
+
+def test_the_changelog_has_an_entry_for_this_version() -> None:
+    version = script("check_release").declared_version(ROOT)
+    assert re.search(rf"^## {re.escape(version)} \(", (ROOT / "CHANGELOG.md").read_text(), re.M)

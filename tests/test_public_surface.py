@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dpsco
+from dpsco.cli import main
 from dpsco.datasets import reference_problem
 
 
@@ -55,3 +57,18 @@ def test_the_estimator_works_as_its_users_write_it() -> None:
 def test_every_name_in_all_exists() -> None:
     for name in dpsco.__all__:
         assert getattr(dpsco, name) is not None
+
+
+def test_dir_lists_the_public_names_and_nothing_private() -> None:
+    names = dir(dpsco)
+    assert set(names) == {*dpsco.__all__, "jax", "torch"}
+    assert [name for name in names if name.startswith("_")] == ["__version__"]
+
+
+def test_the_version_is_the_same_in_python_on_the_command_line_and_in_the_citation(capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"dpsco {dpsco.__version__}\n"
+    citation = (Path(__file__).parents[1] / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {dpsco.__version__}\n" in citation

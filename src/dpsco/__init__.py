@@ -39,6 +39,7 @@ from dpsco.release.mechanisms import Mechanism, mechanism
 from dpsco.rows import Stream, stream
 from dpsco.run import Diagnostics, Model, Result, Round, train
 from dpsco.run.report import PrivacyReport
+from dpsco.version import __version__
 
 if TYPE_CHECKING:
     from dpsco.estimators import (
@@ -88,6 +89,7 @@ __all__ = [
     "Softmax",
     "Squared",
     "Stream",
+    "__version__",
     "compose",
     "delta_of",
     "epsilon_of",
@@ -101,13 +103,11 @@ __all__ = [
 ]
 
 _ESTIMATORS = {"PrivacyLeakWarning", "PrivateLinearRegression", "PrivateLinearSVC", "PrivateLogisticRegression"}
-
-
 _ADAPTERS = {"jax", "torch"}
 
 
 def __getattr__(name: str) -> Any:
-    """Estimators load scikit-learn, and adapters the library they are for: on first use."""
+    """Load estimators (scikit-learn) and adapters (JAX, PyTorch) on first use."""
     if name in _ADAPTERS:
         from importlib import import_module
 
@@ -117,3 +117,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(estimators, name)
     raise AttributeError(f"module 'dpsco' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the public names, those that load on first use included."""
+    return sorted({*__all__, *_ADAPTERS})

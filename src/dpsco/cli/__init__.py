@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from dpsco.errors import DpscoError
+from dpsco.version import __version__
 
 __all__ = ["main"]
 
@@ -19,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="dpsco", description="Differentially private training in one pass and very few adaptive rounds."
     )
+    parser.add_argument("--version", action="version", version=f"dpsco {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         import_module(f"dpsco.cli.{name}").add_parser(commands)
