@@ -1,4 +1,4 @@
-"""Budgets refuse nonsense; an account adds runs up exactly, notices damage, and is never overdrawn."""
+"""Budgets refuse invalid numbers; an account composes runs exactly, detects damage and never exceeds its limit."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_infinite_epsilon_is_not_private() -> None:
 
 
 def test_an_account_is_exact_on_equal_runs(account: Account) -> None:
-    """k equal runs compose to sqrt(k) mu; refused exactly when that exceeds the limit."""
+    """k equal runs compose to sqrt(k) mu; the first run beyond the limit is refused."""
     run = Budget(epsilon=0.7, delta=1e-6)
     affordable = math.floor((LIMIT.mu / run.mu) ** 2)
     for k in range(affordable):
@@ -150,7 +150,7 @@ def test_an_edited_account_without_its_checksum_is_noticed(account: Account) -> 
 
 
 def test_processes_charging_at_once_never_overdraw(tmp_path: Path) -> None:
-    """Six processes race for five places; each charge is on file or refused, and the sum stays within the limit."""
+    """Six processes charge at once; each charge is on file or refused, and the total stays within the limit."""
     path = tmp_path / "people.json"
     program = (
         "import sys, time; from dpsco import Account, AccountError, Budget, CheckpointError\n"

@@ -1,4 +1,4 @@
-"""The three directions of the Gaussian trade-off against 60-digit arithmetic by another formula.
+"""delta_of, epsilon_of and mu_of against 60-digit arithmetic by another formula.
 
 The library evaluates Phi(-a) - exp(epsilon) Phi(-b) with erfc. The reference here is
 
@@ -90,7 +90,7 @@ def test_accounting_matches_60_digits_on_10000_points(mark_figure: Callable[[int
 
 
 def test_delta_matches_60_digits_for_any_pair_of_mu_and_epsilon() -> None:
-    """Also where delta is no round number: tiny mu (all digits cancel in float64), large mu, epsilon = 0."""
+    """Covers tiny mu (all digits cancel in float64), large mu and epsilon = 0."""
     for mu in (1e-12, 1e-6, 1e-3, 0.1, 1.0, 5.0, 30.0):
         for ratio in (0.0, 1e-9, 1e-3, 0.5, 1.0, 5.0, 20.0):
             truth, value = exact_delta(mu, mu * ratio), delta_of(mu, mu * ratio)
@@ -104,7 +104,7 @@ def test_delta_is_a_probability() -> None:
 
 
 def test_known_values() -> None:
-    """The analytic Gaussian mechanism's sigma = 3.730632 at (1, 1e-5); the paper's conversion asks for 34 % more."""
+    """The analytic Gaussian mechanism's sigma = 3.730632 at (1, 1e-5); the paper's conversion needs 34 % more."""
     assert 1 / mu_of(1.0, 1e-5) == pytest.approx(3.730632, rel=1e-6)
     assert math.sqrt(2 * math.log(2.5 / 1e-5)) * mu_of(1.0, 1e-5) == pytest.approx(1.336, abs=2e-3)
 
@@ -175,4 +175,4 @@ def test_epsilon_is_never_above_a_privacy_loss_distribution_accountant() -> None
         for delta in (1e-3, 1e-5, 1e-7):
             ours, theirs = epsilon_of(mu, delta), pessimistic.get_epsilon_for_delta(delta)
             assert ours <= theirs * (1 + 1e-9)
-            assert ours >= theirs - 1e-3  # and not by accident far below: their grid is 1e-4 wide
+            assert ours >= theirs - 1e-3  # not far below either: their grid is 1e-4 wide

@@ -119,7 +119,7 @@ MUTANTS = (
                 "if not 0 <= step < self._mechanism.horizon:",
                 "if not 0 <= step <= self._mechanism.horizon:",
             ),
-            ("release/mechanisms/base.py", "if not 0 <= step < self.horizon:", "if not 0 <= step <= self.horizon:"),
+            ("release/mechanisms/protocol.py", "if not 0 <= step < self.horizon:", "if not 0 <= step <= self.horizon:"),
         ),
         ("tests/release/test_release.py::test_a_round_past_the_horizon_is_refused",),
     ),

@@ -1,1 +1,1 @@
-"""What is promised and what it costs: budget, exact Gaussian DP, Poisson accountant, account."""
+"""Privacy guarantees and their cost: budget, exact Gaussian DP, Poisson accountant, account."""

@@ -1,14 +1,14 @@
-"""The exact trade-off of mu-Gaussian differential privacy, in three directions.
+"""The exact trade-off of mu-Gaussian differential privacy: delta, epsilon and mu, each from the other two.
 
 A mechanism is mu-GDP if telling neighbours apart is no easier than telling N(0, 1) from N(mu, 1).
 With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2 (Dong, Roth, Su 2022; Balle and Wang 2018):
 
     delta(epsilon) = Phi(-a) - exp(epsilon) Phi(-b)
 
-Guarantee: every function rounds towards privacy: ``mu_of`` never above the exact value, ``epsilon_of``
-and ``delta_of`` never below it, each within a few units in the last place. The difference cancels badly
-in float64 (mu = 1e-8 leaves no digit), so it is evaluated with as many digits as it needs.
-Cost: well under a millisecond for delta, a few for the two inverses.
+Guarantee: every function rounds towards privacy. ``mu_of`` is never above the exact value; ``epsilon_of`` and
+``delta_of`` are never below it; each is within a few units in the last place. In float64 the difference cancels
+(at mu = 1e-8 no digit is left), so it is evaluated with as many digits as it needs.
+Cost: less than one millisecond for delta, a few for each of the two inverses.
 """
 
 from __future__ import annotations
@@ -22,14 +22,21 @@ from dpsco.errors import InvalidArgument, positive, positive_integer
 if TYPE_CHECKING:
     from mpmath import mpf
 
-__all__ = ["compose", "delta_of", "epsilon_of", "group", "mu_of"]
+__all__ = ["check_delta", "compose", "delta_of", "epsilon_of", "group", "mu_of"]
 
 _GUARD_DIGITS = 30
 
 
 def delta_of(mu: float, epsilon: float) -> float:
-    """The smallest delta for which mu-GDP is (epsilon, delta)-DP, rounded up.
+    """Return the smallest delta for which mu-GDP is (epsilon, delta)-DP, rounded up.
 
+    Raises
+    ------
+    InvalidArgument
+        Unless mu > 0 and epsilon >= 0.
+
+    Examples
+    --------
     >>> round(delta_of(1.0, 0.0), 12)
     0.382924922548
     """
@@ -38,7 +45,7 @@ def delta_of(mu: float, epsilon: float) -> float:
         raise InvalidArgument(f"Expected epsilon={epsilon!r} >= 0.")
     if math.isinf(epsilon):
         return 0.0 if math.isfinite(mu) else 1.0
-    a = epsilon / mu - mu / 2  # no digit of a double survives where Phi(-a) is this close to 0 or 1
+    a = epsilon / mu - mu / 2  # beyond 1e4, Phi(-a) is 0 or 1 to every digit of a double
     if abs(a) > 1e4 or math.isinf(mu):
         return math.nextafter(0.0, 1.0) if a > 0 else 1.0
     with _precision(mu, epsilon):
@@ -46,19 +53,26 @@ def delta_of(mu: float, epsilon: float) -> float:
 
 
 def epsilon_of(mu: float, delta: float) -> float:
-    """The smallest epsilon for which mu-GDP is (epsilon, delta)-DP, rounded up; 0 if delta is generous.
+    """Return the smallest epsilon for which mu-GDP is (epsilon, delta)-DP, rounded up; 0 if delta_of(mu, 0) <= delta.
 
+    Raises
+    ------
+    InvalidArgument
+        Unless mu > 0 and 0 < delta < 1.
+
+    Examples
+    --------
     >>> round(epsilon_of(0.268051, 1e-5), 5)
     1.0
     """
     mu = positive("mu", mu, "It is a Gaussian-DP parameter.", infinite=True)
-    _check_delta(delta)
+    check_delta(delta)
     if math.isinf(mu):
         return math.inf
     if delta_of(mu, 0.0) <= delta:
         return 0.0
-    # Phi(-s) <= exp(-s^2/2)/2 = delta, so the answer lies at or below mu^2/2 + mu s; log delta is
-    # concave in epsilon, so Newton from there comes down monotonically.
+    # Phi(-s) <= exp(-s^2/2)/2 = delta, so the answer is at most mu^2/2 + mu s. Because log delta is concave
+    # in epsilon, Newton's method from there decreases monotonically.
     s = math.sqrt(max(0.0, -2.0 * (math.log(2.0) + math.log(delta))))
     start = mu * mu / 2 + mu * s
     with _precision(mu, start):
@@ -74,13 +88,20 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """The largest mu for which mu-GDP is (epsilon, delta)-DP, rounded down.
+    """Return the largest mu for which mu-GDP is (epsilon, delta)-DP, rounded down.
 
+    Raises
+    ------
+    InvalidArgument
+        Unless epsilon > 0 and 0 < delta < 1.
+
+    Examples
+    --------
     >>> round(mu_of(1.0, 1e-5), 6)
     0.268051
     """
     epsilon = positive("epsilon", epsilon, "It is the privacy loss you allow.", infinite=True)
-    _check_delta(delta)
+    check_delta(delta)
     if math.isinf(epsilon):
         return math.inf
     # Two lower bounds on mu: from delta <= exp(-a^2/2)/2 (delta < 1/2), and from delta <= mu phi(0).
@@ -104,23 +125,37 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 
 def compose(*mus: float) -> float:
-    """mu of several mu_i-GDP runs on the same people, also adaptively: sqrt(sum mu_i^2), rounded up; 0 for none."""
+    """Return the mu of several mu_i-GDP runs on the same rows, also adaptive ones: sqrt(sum mu_i^2), rounded up.
+
+    It is 0 without arguments. Raise InvalidArgument unless every mu_i > 0.
+    """
     parts = [positive("mu", mu, "It is a Gaussian-DP parameter.", infinite=True) for mu in mus]
     return math.hypot(*parts) if len(parts) < 2 else _two_up(math.hypot(*parts))
 
 
 def group(mu: float, records: int) -> float:
-    """mu for any ``records`` records at once: they move the release ``records`` times as far; rounded up."""
+    """Return the mu of any ``records`` records at once, rounded up: they move the release ``records`` times as far.
+
+    Raise InvalidArgument unless mu > 0 and records >= 1.
+    """
     mu = positive("mu", mu, "It is a Gaussian-DP parameter.", infinite=True)
-    records = positive_integer("records", records, "It is how many records the group has.")
+    records = positive_integer("records", records, "It is the size of the group.")
     return mu if records == 1 else math.nextafter(mu * records, math.inf)
+
+
+def check_delta(delta: float) -> None:
+    """Raise InvalidArgument unless 0 < delta < 1."""
+    if not 0 < positive("delta", delta, "A Gaussian mechanism needs delta > 0; take it below 1/n.") < 1:
+        raise InvalidArgument(
+            f"Expected 0 < delta={delta!r} < 1: it is a probability. Take it well below 1/n, for example n ** -1.1."
+        )
 
 
 # --- the profile and its derivatives, at working precision ------------------------------------
 
 
 def _profile(mu: float | mpf, epsilon: float | mpf) -> tuple[mpf, mpf, mpf]:
-    """delta, d delta / d mu = phi(a), d delta / d epsilon = -exp(epsilon) Phi(-b)."""
+    """Return delta, d delta / d mu = phi(a) and d delta / d epsilon = -exp(epsilon) Phi(-b)."""
     from mpmath import erfc, exp, mpf, pi, sqrt
 
     mu, epsilon = mpf(mu), mpf(epsilon)
@@ -130,7 +165,7 @@ def _profile(mu: float | mpf, epsilon: float | mpf) -> tuple[mpf, mpf, mpf]:
 
 
 def _precision(mu: float, epsilon: float):  # type: ignore[no-untyped-def]
-    """Enough digits for the difference: about log10(max(1, a)/mu) cancel, and exp(a^2/2) costs 2 log10(a)."""
+    """Set enough digits for the difference: about log10(max(1, a)/mu) cancel, and exp(a^2/2) costs 2 log10(a)."""
     from mpmath import workdps
 
     a = epsilon / mu + mu
@@ -139,7 +174,7 @@ def _precision(mu: float, epsilon: float):  # type: ignore[no-untyped-def]
 
 
 def _newton(residual: Callable[[mpf], tuple[mpf, mpf]], low: mpf, high: mpf, start: mpf, rising: bool) -> mpf:
-    """Root of a monotone function: Newton, kept inside a shrinking bracket by bisection."""
+    """Find the root of a monotone function by Newton's method inside a shrinking bracket."""
     x, tolerance = start, 10.0**-22
     for _ in range(400):
         value, slope = residual(x)
@@ -164,10 +199,3 @@ def _two_up(value: float) -> float:
 
 def _down(value: mpf) -> float:
     return math.nextafter(float(value), 0.0)
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < positive("delta", delta, "A Gaussian mechanism needs delta > 0; take it below 1/n.") < 1:
-        raise InvalidArgument(
-            f"Expected 0 < delta={delta!r} < 1: it is a probability. Take it well below 1/n, for example n ** -1.1."
-        )

@@ -1,10 +1,11 @@
-"""Noise for Poisson-sampled rounds, from dp_accounting's privacy-loss distributions.
+"""Noise multiplier of Poisson-sampled rounds, from dp_accounting's privacy-loss distributions.
 
-    round t:  each row enters with probability q;  sum of what entered, each of norm <= C, + N(0, (z C)^2 I)
+    round t:  each row is sampled with probability q;  sum of the sampled rows' contributions, each of norm <= C,
+              + N(0, (z C)^2 I)
 
-Guarantee: ``multiplier`` returns a z for which T such rounds, adaptively, are (epsilon, delta)-DP by an accountant
-that rounds up, and the epsilon it gives, within 0.1 % of what was asked for. It holds at that delta alone.
-Cost: a few evaluations, 0.02 to 0.2 s each; remembered.
+Guarantee: T such rounds with the z of ``multiplier``, also adaptive ones, are (epsilon, delta)-DP by an accountant
+that rounds up. The epsilon reached is within 0.1 % of the requested one. It holds at that delta only.
+Cost: a few evaluations of 0.02 to 0.2 s each; results are cached.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ __all__ = ["Sampled", "epsilon_of_sampled", "multiplier", "multiplier_by_limit"]
 _NEIGHBOURS = {"zero-out": "REPLACE_SPECIAL", "replace": "REPLACE_ONE"}
 _CLOSE = 1e-3
 _LEAST = 0.25
-"""About the smallest z: where delta exceeds the chance of being sampled at all, no noise would do."""
+"""The search stops near this z: if delta exceeds the probability of being sampled at all, no noise is needed."""
 _INTERVAL = 1e-3
-"""Of privacy losses that the accountant rounds up to; epsilon is at most 0.1 % above that of a ten times finer one."""
+"""Grid of privacy losses; the accountant rounds up to it. A ten times finer grid lowers epsilon by at most 0.1 %."""
 
 
 class Sampled(NamedTuple):
-    """The noise multiplier z and the epsilon that the accountant finds for it."""
+    """The noise multiplier z and the epsilon that the accountant returns for it."""
 
     z: float
     epsilon: float
@@ -34,7 +35,7 @@ class Sampled(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def epsilon_of_sampled(z: float, *, delta: float, rate: float, rounds: int, adjacency: str) -> float:
-    """epsilon at ``delta`` of ``rounds`` Poisson-sampled Gaussian rounds, rounded up by the accountant."""
+    """Return epsilon at ``delta`` of ``rounds`` Poisson-sampled Gaussian rounds, rounded up by the accountant."""
     accounting: Any = _dp_accounting()
     neighbours = accounting.NeighboringRelation[_NEIGHBOURS[adjacency]]
     interval = _INTERVAL / max(1.0, math.sqrt(rounds) / 16)
@@ -45,7 +46,25 @@ def epsilon_of_sampled(z: float, *, delta: float, rate: float, rounds: int, adja
 
 @lru_cache(maxsize=256)
 def multiplier(*, epsilon: float, delta: float, rate: float, rounds: int, adjacency: str, mu: float) -> Sampled:
-    """The z to use; ``mu`` is the budget's Gaussian parameter, from which the search starts."""
+    """Return the noise multiplier z for the guarantee (epsilon, delta), and the epsilon it reaches.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The guarantee.
+    rate : float
+        Sampling probability q per row and round.
+    rounds : int
+        Number of rounds T.
+    adjacency : {"zero-out", "replace"}
+    mu : float
+        The budget's Gaussian-DP parameter; the search starts from its central limit.
+
+    Raises
+    ------
+    ExtraMissing
+        If dp_accounting is not installed.
+    """
 
     def reached(z: float) -> float:
         return epsilon_of_sampled(z, delta=delta, rate=rate, rounds=rounds, adjacency=adjacency)
@@ -64,7 +83,7 @@ def multiplier(*, epsilon: float, delta: float, rate: float, rounds: int, adjace
         low /= 1.2
         at_low = reached(low)
     while at_high < (1.0 - _CLOSE) * epsilon and high - low > 1e-9 * high:
-        # log epsilon is close to linear in log z: aim just inside, and halve the interval if that was no help.
+        # log epsilon is nearly linear in log z: interpolate, but stay 5 % of the interval away from its ends.
         aim = math.log(at_low / ((1.0 - _CLOSE / 2) * epsilon))
         share = aim / math.log(at_low / at_high) if at_high > 0.0 else 0.5
         z = low * (high / low) ** min(0.95, max(0.05, share))
@@ -77,7 +96,7 @@ def multiplier(*, epsilon: float, delta: float, rate: float, rounds: int, adjace
 
 
 def multiplier_by_limit(mu: float, rate: float, rounds: int) -> float:
-    """z by the central limit of Dong, Roth and Su: mu = q sqrt(T (exp(1/z^2) - 1)). A guess, never the noise itself.
+    """Solve the central limit of Dong, Roth and Su for z: mu = q sqrt(T (exp(1/z^2) - 1)). Only a starting point.
 
     >>> round(multiplier_by_limit(0.5, 1.0, 400), 1)
     40.0

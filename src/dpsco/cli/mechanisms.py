@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dpsco.errors import DpscoError, ExtraMissing, InvalidArgument, positive_integer
 
 if TYPE_CHECKING:
-    from dpsco.release.mechanisms.side_by_side import Row
+    from dpsco.release.mechanisms.comparison import Row
 
 __all__ = ["add_parser", "run"]
 
@@ -33,7 +33,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table, and draw the plot if asked; the exit code."""
-    from dpsco.release.mechanisms.side_by_side import comparison, lower_bound
+    from dpsco.release.mechanisms.comparison import comparison, lower_bound
 
     horizon = positive_integer("horizon", args.horizon, "It is the number of rounds T.")
     dimension = None
@@ -101,7 +101,7 @@ def _plot(path: Path, horizon: int) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         raise ExtraMissing("Drawing needs matplotlib, which is not installed. Run: pip install matplotlib.") from None
-    from dpsco.release.mechanisms.side_by_side import algorithm_errors, lower_bound, max_errors
+    from dpsco.release.mechanisms.comparison import algorithm_errors, lower_bound, max_errors
 
     names = ["independent", "tree", "honaker", "smooth", "sqrt", "blt", "dense", "workload"]
     horizons = sorted({1 << k for k in range(horizon.bit_length())} | {horizon})

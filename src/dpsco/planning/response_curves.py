@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsco.query import Array
-from dpsco.release.mechanisms.base import Mechanism
+from dpsco.release.mechanisms.protocol import Mechanism
 from dpsco.release.mechanisms.response import response
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 

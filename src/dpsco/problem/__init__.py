@@ -1,4 +1,4 @@
-"""What is minimised: losses with their constants, domains with their projections."""
+"""The problem: losses with their constants, domains with their projections."""
 
 from dpsco.problem.domains import Box, Domain, Everything, HalfSpace, L2Ball, Product, Simplex
 from dpsco.problem.losses import CustomLoss, Huber, Logistic, Loss, SmoothedHinge, Softmax, Squared

@@ -1,7 +1,8 @@
-"""Losses of linear models: f(x, (a, y)) = phi(<a, x>, y), with the constants the theory asks for.
+"""Losses of linear models: f(x, (a, y)) = phi(<a, x>, y), with their Lipschitz and smoothness constants.
 
-``lipschitz`` and ``smoothness`` hold for every row with ||a|| <= feature_norm and every x in the domain.
-A gradient is ``slope * a`` (one score), or ``slope outer a`` (one score a class).
+The constants hold for every row with ||a|| <= feature_norm and every x in the domain.
+A row's gradient is ``slope * a`` for one score per row, and ``outer(slope, a)`` for one score per class.
+In the formulas m = <a, x> is the score and y the label.
 """
 
 from __future__ import annotations
@@ -22,39 +23,49 @@ Labels = NDArray[Any]
 
 
 class Loss:
-    """What the library needs to know of a loss."""
+    """A loss of a linear model. Subclasses supply the constants, the value and the slope."""
 
     kind: ClassVar[str]
 
     @property
     def outputs(self) -> int:
-        """Scores per row: 1, or one per class."""
+        """Number of scores per row: 1, or one per class."""
         return 1
 
     def lipschitz(self, feature_norm: float, radius: float) -> float:
-        """L: bound on ||grad f||, for x of norm up to ``radius``."""
+        """Bound L on ||grad f|| for rows up to ``feature_norm`` and x of norm up to ``radius``."""
         raise NotImplementedError
 
     def smoothness(self, feature_norm: float) -> float:
-        """M: bound on the Hessian's norm."""
+        """Bound M on the norm of the Hessian for rows up to ``feature_norm``."""
         raise NotImplementedError
 
     def value(self, scores: Array, labels: Labels) -> Array:
-        """f for each row; scores of shape (rows,) or (rows, classes)."""
+        """Compute f per row.
+
+        Parameters
+        ----------
+        scores : array of shape (rows,) or (rows, classes)
+        labels : array of shape (rows,)
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
         raise NotImplementedError
 
     def slope(self, scores: Array, labels: Labels) -> Array:
-        """d phi / d score for each row, same shape as ``scores``."""
+        """Compute d phi / d score per row, in the shape of ``scores``."""
         raise NotImplementedError
 
     def valid(self, labels: Labels) -> NDArray[np.bool_]:
-        """Which labels the loss can take."""
+        """Return a mask of the labels that the loss accepts."""
         return np.isfinite(labels)
 
     labels_are: ClassVar[str] = "finite numbers"
 
     def predict(self, scores: Array) -> NDArray[Any]:
-        """The label a score stands for."""
+        """Convert scores to predicted labels."""
         return scores
 
 
@@ -70,35 +81,49 @@ class _Binary(Loss):
 
 @dataclass(frozen=True)
 class Logistic(_Binary):
-    """log(1 + exp(-s m)), s = 2y - 1: L = feature_norm, M = feature_norm^2 / 4."""
+    """Logistic loss log(1 + exp(-s m)) with s = 2y - 1: L = feature_norm, M = feature_norm^2 / 4.
+
+    Labels are 0 or 1.
+    """
 
     kind: ClassVar[str] = "logistic"
 
     def lipschitz(self, feature_norm: float, radius: float) -> float:
+        """L = feature_norm."""
         return feature_norm
 
     def smoothness(self, feature_norm: float) -> float:
+        """M = feature_norm^2 / 4."""
         return feature_norm**2 / 4
 
     def value(self, scores: Array, labels: Labels) -> Array:
+        """Compute log(1 + exp(-s m))."""
         return np.asarray(np.logaddexp(0.0, np.where(labels == 1, -scores, scores)))
 
     def slope(self, scores: Array, labels: Labels) -> Array:
+        """Compute sigmoid(m) - y."""
         return _sigmoid(scores) - labels
 
 
 @dataclass(frozen=True)
 class Squared(Loss):
-    """(m - y)^2 / 2 for |y| <= label_bound on a bounded domain: L = norm (norm R + label_bound), M = norm^2."""
+    """Squared loss (m - y)^2 / 2: M = norm^2, and L = norm (norm R + label_bound) on a domain of radius R.
+
+    Parameters
+    ----------
+    label_bound : float
+        Public bound on |y|. Labels beyond it are not accepted.
+    """
 
     kind: ClassVar[str] = "squared"
     label_bound: float = 1.0
 
     def __post_init__(self) -> None:
-        bound = positive("label_bound", self.label_bound, "It bounds |y| and so the gradient; it must be public.")
+        bound = positive("label_bound", self.label_bound, "It bounds |y| and thus the gradient; it must be public.")
         object.__setattr__(self, "label_bound", bound)
 
     def lipschitz(self, feature_norm: float, radius: float) -> float:
+        """L = norm (norm R + label_bound). Raise InvalidArgument if the domain is unbounded."""
         if not math.isfinite(radius):
             raise InvalidArgument(
                 "The squared loss has no Lipschitz constant on an unbounded domain. Use a bounded one such as "
@@ -107,75 +132,107 @@ class Squared(Loss):
         return feature_norm * (feature_norm * radius + self.label_bound)
 
     def smoothness(self, feature_norm: float) -> float:
+        """M = feature_norm^2."""
         return feature_norm**2
 
     def value(self, scores: Array, labels: Labels) -> Array:
+        """Compute (m - y)^2 / 2."""
         return np.asarray(0.5 * (scores - labels) ** 2)
 
     def slope(self, scores: Array, labels: Labels) -> Array:
+        """Compute m - y."""
         return scores - labels
 
     labels_are = "numbers within [-label_bound, label_bound]"
 
     def valid(self, labels: Labels) -> NDArray[np.bool_]:
+        """Accept |y| <= label_bound."""
         return np.asarray(np.abs(labels) <= self.label_bound)
 
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """Quadratic within ``width`` of the label, linear beyond: L = width * norm, M = norm^2."""
+    """Huber loss, quadratic within ``width`` of the label and linear beyond: L = width * norm, M = norm^2.
+
+    Parameters
+    ----------
+    width : float
+        Distance |m - y| at which the loss becomes linear.
+    """
 
     kind: ClassVar[str] = "huber"
     width: float = 1.0
 
     def __post_init__(self) -> None:
-        width = positive("width", self.width, "It is where the loss turns from quadratic to linear.")
+        width = positive("width", self.width, "The loss turns from quadratic to linear there.")
         object.__setattr__(self, "width", width)
 
     def lipschitz(self, feature_norm: float, radius: float) -> float:
+        """L = width * feature_norm."""
         return self.width * feature_norm
 
     def smoothness(self, feature_norm: float) -> float:
+        """M = feature_norm^2."""
         return feature_norm**2
 
     def value(self, scores: Array, labels: Labels) -> Array:
+        """Compute (m - y)^2 / 2 if |m - y| <= width, else width (|m - y| - width / 2)."""
         distance = np.abs(scores - labels)
         inside = np.minimum(distance, self.width)
         return np.asarray(inside * (distance - inside / 2))
 
     def slope(self, scores: Array, labels: Labels) -> Array:
+        """Compute m - y, clipped to [-width, width]."""
         return np.asarray(np.clip(scores - labels, -self.width, self.width))
 
 
 @dataclass(frozen=True)
 class SmoothedHinge(_Binary):
-    """Hinge loss whose corner is a parabola of ``width``: L = norm, M = norm^2 / width."""
+    """Hinge loss with a parabola of ``width`` in place of its corner: L = norm, M = norm^2 / width.
+
+    Labels are 0 or 1.
+
+    Parameters
+    ----------
+    width : float
+        Length of the margin interval [1 - width, 1] on which the loss is quadratic.
+    """
 
     kind: ClassVar[str] = "smoothed-hinge"
     width: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", positive("width", self.width, "It is the width of the rounded corner."))
+        object.__setattr__(self, "width", positive("width", self.width, "It is the width of the quadratic part."))
 
     def lipschitz(self, feature_norm: float, radius: float) -> float:
+        """L = feature_norm."""
         return feature_norm
 
     def smoothness(self, feature_norm: float) -> float:
+        """M = feature_norm^2 / width."""
         return feature_norm**2 / self.width
 
     def value(self, scores: Array, labels: Labels) -> Array:
+        """Compute u^2 / (2 width) if u <= width, else u - width / 2, with u = max(1 - s m, 0) and s = 2y - 1."""
         short = np.maximum(1.0 - _signed(labels) * scores, 0.0)
         inside = np.minimum(short, self.width)
         return np.asarray(inside * (short - inside / 2) / self.width)
 
     def slope(self, scores: Array, labels: Labels) -> Array:
+        """Compute -s min(u / width, 1)."""
         sign = _signed(labels)
         return np.asarray(-sign * np.clip((1.0 - sign * scores) / self.width, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
 class Softmax(Loss):
-    """Cross-entropy over ``classes`` labels 0 .. classes - 1: L = sqrt(2) norm, M = norm^2 / 2."""
+    """Cross-entropy over the labels 0 .. classes - 1: L = sqrt(2) norm, M = norm^2 / 2.
+
+    Parameters
+    ----------
+    classes : int
+        Public number of labels, at least 2.
+    """
 
     kind: ClassVar[str] = "softmax"
     classes: int = 2
@@ -188,20 +245,25 @@ class Softmax(Loss):
 
     @property
     def outputs(self) -> int:
+        """Number of classes."""
         return self.classes
 
     def lipschitz(self, feature_norm: float, radius: float) -> float:
+        """L = sqrt(2) feature_norm."""
         return math.sqrt(2.0) * feature_norm
 
     def smoothness(self, feature_norm: float) -> float:
+        """M = feature_norm^2 / 2."""
         return feature_norm**2 / 2
 
     def value(self, scores: Array, labels: Labels) -> Array:
+        """Compute log(sum_k exp(m_k)) - m_y."""
         shifted = scores - scores.max(axis=1, keepdims=True)
         chosen = np.take_along_axis(shifted, labels.astype(np.int64)[:, None], axis=1)[:, 0]
         return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - chosen)
 
     def slope(self, scores: Array, labels: Labels) -> Array:
+        """Compute softmax(m) - e_y."""
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
         weights[np.arange(len(weights)), labels.astype(np.int64)] -= 1.0
@@ -210,19 +272,25 @@ class Softmax(Loss):
     labels_are = "whole numbers from 0 to classes - 1"
 
     def valid(self, labels: Labels) -> NDArray[np.bool_]:
+        """Accept whole numbers from 0 to classes - 1."""
         with np.errstate(invalid="ignore"):
             return np.asarray((labels >= 0) & (labels < self.classes) & (labels == np.floor(labels)))
 
     def predict(self, scores: Array) -> NDArray[Any]:
+        """Return the class of the largest score."""
         return np.asarray(np.argmax(scores, axis=1))
 
 
 @dataclass(frozen=True)
 class CustomLoss(Loss):
-    """A loss the library does not know: its gradients come from an oracle you pass to ``train``.
+    """A loss unknown to the library. Its gradients come from an oracle that you pass to ``train``.
 
-    Privacy needs nothing of it (every difference is clipped). ``given_lipschitz`` and
-    ``given_smoothness`` only guide the plan.
+    Parameters
+    ----------
+    given_lipschitz, given_smoothness : float
+        Estimates of L and M for the plan.
+
+    Guarantee: privacy does not depend on either number, because every contribution is clipped.
     """
 
     kind: ClassVar[str] = "custom"
@@ -234,12 +302,15 @@ class CustomLoss(Loss):
             object.__setattr__(self, name, positive(name, getattr(self, name), use))
 
     def lipschitz(self, feature_norm: float, radius: float) -> float:
+        """L as given."""
         return self.given_lipschitz
 
     def smoothness(self, feature_norm: float) -> float:
+        """M as given."""
         return self.given_smoothness
 
     def value(self, scores: Array, labels: Labels) -> Array:
+        """Raise DataError: the library does not know the loss."""
         raise DataError("A CustomLoss has no value of its own: evaluate the model with your own function.")
 
     slope = value

@@ -1,4 +1,4 @@
-"""A problem: what is minimised, over which set, on rows of which size. All of it public."""
+"""The problem: what is minimised, over which set, on rows of which size. All of it is public."""
 
 from __future__ import annotations
 
@@ -20,11 +20,28 @@ _LARGEST_NORM = 1e100
 
 @dataclass(frozen=True)
 class Problem:
-    """min over x in ``domain`` of E f(x, d), with rows of ``dimension`` features and norm up to ``feature_norm``.
+    """Minimise E f(x, d) over x in ``domain``, for rows d of ``dimension`` features.
 
-    ``intercept=True`` gives every row one more feature, constantly 1, whose coefficient comes last in x (for each
-    class); L and M then count rows of norm sqrt(feature_norm^2 + 1).
+    Parameters
+    ----------
+    loss : Loss
+    domain : Domain
+        The set that contains x.
+    dimension : int
+        Number of features per row.
+    feature_norm : float
+        Public bound on the l2 norm of a row's features.
+    intercept : bool
+        If True, every row gets one more feature, constantly 1. Its coefficient is the last one in x (per class).
+        L and M then refer to rows of norm sqrt(feature_norm^2 + 1).
 
+    Raises
+    ------
+    InvalidArgument
+        If an argument is not valid or the domain is not a subset of R^parameters.
+
+    Examples
+    --------
     >>> from dpsco.problem.losses import Logistic
     >>> from dpsco.problem.domains import L2Ball
     >>> problem = Problem(loss=Logistic(), domain=L2Ball(radius=10.0), dimension=50)
@@ -60,35 +77,36 @@ class Problem:
 
     @property
     def parameters(self) -> int:
-        """p: length of the vector x that is learned."""
+        """Length p of the learned vector x."""
         return (self.dimension + self.intercept) * self.loss.outputs
 
     @property
     def row_norm(self) -> float:
-        """Bound on the norm of a row as the model sees it, the intercept's 1 included."""
+        """Bound on the norm of a row, including the intercept's 1."""
         return math.hypot(self.feature_norm, 1.0) if self.intercept else self.feature_norm
 
     @property
     def lipschitz(self) -> float:
-        """L: no row's gradient is longer (for rows within feature_norm)."""
+        """Bound L on the norm of a row's gradient, for rows within feature_norm."""
         return self.loss.lipschitz(self.row_norm, self.radius)
 
     @property
     def smoothness(self) -> float:
-        """M: no row's Hessian is larger (for rows within feature_norm)."""
+        """Bound M on the norm of a row's Hessian, for rows within feature_norm."""
         return self.loss.smoothness(self.row_norm)
 
     @property
     def radius(self) -> float:
-        """Largest ||x|| over the domain; inf if unbounded."""
+        """Largest ||x|| over the domain; inf if it is unbounded."""
         return self.domain.radius_in(self.parameters)
 
     @property
     def diameter(self) -> float:
-        """Largest distance of two points of the domain; inf if unbounded."""
+        """Largest distance between two points of the domain; inf if it is unbounded."""
         return self.domain.diameter_in(self.parameters)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the problem as JSON values; ``from_dict`` reads it back."""
         return {
             "loss": _to_dict(self.loss),
             "domain": _to_dict(self.domain),
@@ -99,9 +117,10 @@ class Problem:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Problem:
+        """Rebuild a problem from ``to_dict``. Raise InvalidArgument if fields are missing, unknown or invalid."""
         loss = _from_dict(data["loss"], LOSSES, "loss")
         if set(data) != {field.name for field in dataclasses.fields(cls)}:
-            raise InvalidArgument("Not a problem: fields are missing, extra or of another version.")
+            raise InvalidArgument("Not a problem: fields are missing or unknown, or the version differs.")
         return cls(loss, _domain(data["domain"]), data["dimension"], data["feature_norm"], data["intercept"])
 
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument
 from dpsco.query import SUMMATION_SLACK
-from dpsco.release.mechanisms.base import Mechanism
+from dpsco.release.mechanisms.protocol import Mechanism
 from dpsco.release.noise import NOISE_SUPPORT
 
 __all__ = [

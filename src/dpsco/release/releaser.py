@@ -3,7 +3,7 @@
     released_t = D_t + round_grid(w_t),    w_t = increment of B Z for round t
 
 Guarantee
-    Over a run, the released values are mu-GDP (calibration.py, release/mechanisms/base.py) because
+    Over a run, the released values are mu-GDP (calibration.py, release/mechanisms/protocol.py) because
     * a round past the horizon is refused: its noise was not paid for;
     * one noise value serves one release: the fingerprint of (run, query, sum) is on record before the
       value leaves, the same request again returns what was stored, another one is refused;
@@ -25,7 +25,7 @@ from dpsco.query import _BY_RELEASE, Array, Clipped, Query, Released, to_grid
 from dpsco.release.calibration import Calibration, Uneven
 from dpsco.release.ledger import Ledger
 from dpsco.release.long_vectors import digests
-from dpsco.release.mechanisms.base import Mechanism, NoiseBuffers
+from dpsco.release.mechanisms.protocol import Mechanism, NoiseBuffers
 from dpsco.release.noise import Normals, bernoulli, derive, positions
 
 __all__ = ["Releaser"]

@@ -9,7 +9,7 @@ import pytest
 
 from dpsco.errors import InvalidArgument
 from dpsco.release.mechanisms import Dense, SquareRoot, mechanism
-from dpsco.release.mechanisms.side_by_side import lower_bound
+from dpsco.release.mechanisms.comparison import lower_bound
 
 
 def dual_bound(horizon: int, steps: int = 400) -> float:

@@ -9,9 +9,9 @@ import pytest
 
 from dpsco.errors import InvalidArgument
 from dpsco.release.mechanisms import BufferedWorkload, Mechanism, SquareRoot, Workload, mechanism, workload
+from dpsco.release.mechanisms.comparison import excess_noise
 from dpsco.release.mechanisms.prior import PRIORS, Prior, curvature_grid, prior_for, square_root_noise
 from dpsco.release.mechanisms.response import response
-from dpsco.release.mechanisms.side_by_side import excess_noise
 
 INDEX = np.arange(1.0, 51.0)
 SPECTRA = {

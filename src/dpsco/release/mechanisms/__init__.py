@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
-from dpsco.release.mechanisms.base import Draw, Mechanism, NoiseBuffers
 from dpsco.release.mechanisms.blt import BufferedToeplitz
 from dpsco.release.mechanisms.buffered_workload import BufferedWorkload
 from dpsco.release.mechanisms.dense import Dense
 from dpsco.release.mechanisms.honaker import Honaker
 from dpsco.release.mechanisms.independent import Independent
+from dpsco.release.mechanisms.protocol import Draw, Mechanism, NoiseBuffers
 from dpsco.release.mechanisms.smooth import Smooth
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 from dpsco.release.mechanisms.tree import Tree
@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 LARGEST_FIT = 512
-"""Longest horizon a dense strategy is fitted for: the fit takes under 2 s."""
+"""Longest horizon for which a dense strategy is fitted; the fit takes less than 2 s."""
 
 MEMORY = 2**30
-"""Bytes of noise state that ``"auto"`` allows itself when nothing else is said."""
+"""Default limit on the noise state, in bytes, for ``"auto"`` and ``"workload"``."""
 
 
 def mechanism(
@@ -52,12 +52,35 @@ def mechanism(
     z_step: str = "halved",
     **options: Any,
 ) -> Mechanism:
-    """The mechanism called ``name`` for ``horizon`` rounds.
+    """Build the mechanism called ``name`` for ``horizon`` rounds.
 
-    ``dimension`` (p) and ``memory`` (bytes of noise state, 1 GiB by default) steer "auto" and the form of "workload":
-    dense while its T p-vectors fit and T <= 512, buffered otherwise. ``z_step`` is the algorithm's and matters
-    to "workload" alone; any mechanism takes it. Further options are the mechanism's own.
+    Parameters
+    ----------
+    name : {"tree", "honaker", "smooth", "sqrt", "blt", "dense", "workload", "independent", "auto"}
+        "auto" is "workload".
+    horizon : int
+        Number of rounds T.
+    dimension : int, optional
+        Number of parameters p, by default 1. With ``memory`` it selects the form of "workload": dense if T <= 512
+        and T p-vectors fit into ``memory``, else buffered.
+    memory : float, optional
+        Limit on the noise state in bytes, 1 GiB by default.
+    z_step : {"halved", "listed"}
+        The method's z-step. Only "workload" uses it; every mechanism accepts it.
+    **options
+        Options of the mechanism itself, such as ``prior`` and ``ridge`` of "workload".
 
+    Returns
+    -------
+    Mechanism
+
+    Raises
+    ------
+    InvalidArgument
+        If a name or option is unknown or a number is out of range.
+
+    Examples
+    --------
     >>> round(mechanism("sqrt", horizon=64).max_error, 3)
     2.389
     >>> mechanism("auto", horizon=64, dimension=50), mechanism("auto", horizon=64, dimension=10**8).memory
@@ -68,7 +91,7 @@ def mechanism(
     horizon = positive_integer("horizon", horizon, "It is the number of rounds T.")
     if dimension is not None:
         dimension = positive_integer("dimension", dimension, "It is the number of parameters p.")
-    room = positive("memory", MEMORY if memory is None else memory, "It is the room for noise state, in bytes.")
+    room = positive("memory", MEMORY if memory is None else memory, "It limits the noise state, in bytes.")
     build = MECHANISMS["workload" if name == "auto" else name]
     if build is Workload and ("buffers" in options or horizon > LARGEST_FIT or 8.0 * horizon * (dimension or 1) > room):
         build = BufferedWorkload
@@ -88,4 +111,4 @@ def mechanism(
 MECHANISMS: dict[str, Callable[..., Mechanism]] = {
     kind.name: kind for kind in (BufferedToeplitz, Dense, Honaker, Independent, Smooth, SquareRoot, Tree, Workload)
 }
-"""Mechanisms by name; "workload" stands for its dense form, which ``mechanism`` trades for the buffered one."""
+"""Mechanisms by name. "workload" is the dense form; ``mechanism`` replaces it with the buffered form if needed."""

@@ -1,24 +1,24 @@
-"""The workload mechanism in a few p-vectors: for long horizons and large models.
+"""The workload mechanism with two or three p-vectors of memory, for long horizons and large models.
 
 Statement
     C = L D^{-1}: L is buffered linear Toeplitz (blt.py), D the norms of its columns. Every column then has norm 1,
-    also the late ones, which Toeplitz leaves short: the freedom this gives is most of what the dense optimum
-    (workload.py) uses. The few decays are fitted to the same prior, with the same ridge and the same guards:
+    also the late ones, which are short in L. This freedom gives most of the gain of the dense optimum (workload.py).
+    The decays are fitted to the same prior, with a ridge and the same guard on the prefix errors:
 
         minimise  noise(C)  +  ridge * mean square prefix error(C),        both relative to square-root Toeplitz,
 
-    noise under a given prior, or for "robust" the 16-norm over all curvatures, which is near the largest.
+    noise under a given prior, or for "robust" the 16-norm over all curvatures, which is close to the largest.
 Sensitivity
-    1, every column has norm 1.
+    1: every column has norm 1.
 Error
     Excess noise relative to square-root Toeplitz, worst curvature in (0, beta], halved / listed z-step:
-    0.73 / 0.76 at T = 64, 0.66 / 0.70 at T = 512, 0.65 / 0.69 at T = 4096: 3 % to 11 % above the dense optimum, and
-    no worse than it for everyday spectra. A prior that knows the spectrum gains less here (M/i at T = 64: 0.59
-    against 0.46): a few decays cannot follow it.
+    0.73 / 0.76 at T = 64, 0.66 / 0.70 at T = 512, 0.65 / 0.69 at T = 4096. This is 3 % to 11 % above the dense
+    optimum, and no worse than it for typical spectra. A known spectrum as the prior gains less here (M/i at T = 64:
+    0.59 against 0.46), because a few decays cannot follow it.
 Pseudo-code
     u_t = z_t - sum_i omega_i S_i;    S_i <- theta_i S_i + u_t;    w_t = D_t u_t
 Cost
-    a fit of 0.02 s at T = 64 and 2 s at T = 4096; 2 or 3 p-vectors of memory, whatever T is.
+    a fit of 0.02 s at T = 64 and 2 s at T = 4096; 2 or 3 p-vectors of memory at any T.
 """
 
 from __future__ import annotations
@@ -39,17 +39,30 @@ from dpsco.release.mechanisms.workload import PREFIX_LIMIT, Z_STEPS
 __all__ = ["BufferedWorkload"]
 
 RIDGE = 0.01
-"""Share of the prefix workload; smaller than for the dense form, whose intermediate errors are larger."""
+"""Share of the prefix workload. The dense form needs more, because its intermediate errors are larger."""
 
 NORM = 16.0
-"""Of the noise over all curvatures: smooth enough to minimise, close enough to the largest."""
+"""Exponent of the norm over all curvatures: smooth enough to minimise, close enough to the maximum."""
 
 PREFIX_SAMPLES = 8
-"""Prefix sums that stand for all of them in the fit; the guard looks at every one."""
+"""Number of prefix sums that represent all of them in the fit; the guard checks every one."""
 
 
 class BufferedWorkload(Buffered):
-    """Workload noise with ``buffers`` p-vectors of memory (by default 2 up to T = 128, then 3)."""
+    """Workload noise with ``buffers`` p-vectors of memory.
+
+    Parameters
+    ----------
+    horizon : int
+        Number of rounds T.
+    z_step : {"halved", "listed"}
+    prior : str or pair of arrays
+        See ``prior_for``.
+    ridge : float
+        Share of the plain prefix sums in the workload.
+    buffers : int, optional
+        2 up to T = 128, then 3.
+    """
 
     name = "workload"
 
@@ -74,25 +87,29 @@ class BufferedWorkload(Buffered):
             self.prior = prior_for(prior, self.horizon, self.z_step)
 
     def fit(self) -> Decays:
+        """Fit the decays to the prior; results are cached."""
         ratios, shares = (tuple(part.tolist()) for part in self.prior)
         norm = NORM if self.robust else 1.0
         return _fitted(self.horizon, self.z_step, ratios, shares, norm, self.ridge, self.buffers)
 
     @cached_property
     def scale(self) -> Array:
+        """Column norms of L."""
         return _column_norms(self.decays, self.horizon)
 
     @cached_property
     def sensitivity(self) -> float:
+        """1."""
         return 1.0
 
     @cached_property
     def errors(self) -> Array:
+        """Prefix errors in O(T) time and memory."""
         return _prefix_errors(self.decays, self.horizon)
 
 
 def _every_curvature(horizon: int, z_step: str) -> Prior:
-    """A grid of (0, beta], each curvature relative to the noise of square-root Toeplitz there."""
+    """Return a grid of (0, beta], each curvature relative to the noise of square-root Toeplitz there."""
     ratios = curvature_grid(horizon, per_octave=2 if horizon <= 512 else 1)
     return Prior(ratios, 1.0 / square_root_noise(ratios, horizon, z_step))
 
@@ -102,7 +119,7 @@ def _column_norms(decays: Decays, horizon: int) -> Array:
 
 
 def _prefix_errors(decays: Decays, horizon: int) -> Array:
-    """Errors by the covariance of (S, prefix sum): one small matrix product a round instead of a T x T matrix."""
+    """Compute errors from the covariance of (S, prefix sum): a small product per round, no T x T matrix."""
     scale = _column_norms(decays, horizon)
     size = len(decays.theta)
     covariance, errors = np.zeros((size + 1, size + 1)), np.empty(horizon)
@@ -161,6 +178,6 @@ def _fitted(
     if noise(point)[0] > 1.0 + 1e-6:
         raise InvalidArgument(
             f"buffers={buffers} are too few for horizon={horizon}: the noise would be larger than with "
-            "square-root Toeplitz. Give more buffers, or use mechanism='blt'."
+            "square-root Toeplitz. Increase buffers, or use mechanism='blt'."
         )
     return unpack(point)

@@ -1,8 +1,8 @@
-"""Fresh noise on every increment: the mechanism correlated noise is measured against.
+"""Independent noise on every increment: the baseline for correlated noise.
 
 Statement   C = I, B = A. Sensitivity 1; the noise on prefix sum t has standard deviation sqrt(t + 1).
 Pseudo-code w_t = z_t.
-Cost        one draw a round, no memory.
+Cost        one draw per round, no memory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpsco.query import Array
-from dpsco.release.mechanisms.base import Draw, Mechanism, NoiseBuffers
+from dpsco.release.mechanisms.protocol import Draw, Mechanism, NoiseBuffers
 
 __all__ = ["Independent"]
 
@@ -21,23 +21,29 @@ class Independent(Mechanism):
     name = "independent"
 
     def strategy(self) -> Array:
+        """C = I."""
         return np.eye(self.horizon)
 
     def decoder(self) -> Array:
+        """B = A."""
         return np.tri(self.horizon)
 
     @property
     def sensitivity(self) -> float:
+        """1."""
         return 1.0
 
     @property
     def errors(self) -> Array:
+        """sqrt(t + 1)."""
         return np.sqrt(np.arange(1.0, self.horizon + 1.0))
 
     @property
     def memory(self) -> int:
+        """No buffers."""
         return 0
 
     def increment(self, buffers: NoiseBuffers, step: int, draw: Draw) -> tuple[Array, NoiseBuffers]:
+        """w_t = z_t."""
         self._in_horizon(step)
         return draw(step), ()

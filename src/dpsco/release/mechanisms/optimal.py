@@ -1,21 +1,22 @@
-"""The strategy that is optimal for a workload: the convex problem behind dense.py and workload.py.
+"""The optimal strategy for a workload: the convex problem that dense.py and workload.py solve.
 
 Statement
-    X = C'C decides both sensitivity (diag X) and error (B B' = A X^{-1} A'). Over X with unit diagonal,
+    X = C'C determines both sensitivity (diag X) and error (B B' = A X^{-1} A'). Over X with unit diagonal,
 
         min_X tr(G X^{-1})  =  max_v (tr (D^.5 G D^.5)^.5)^2,        D = diag(v), v on the simplex,
 
-    for a workload of Gram matrix G (Li et al. 2015; Denisov et al. 2022); and for the largest entry of
-    diag(A X^{-1} A'), the maximum over v of the squared nuclear norm of (J D J)^.5 A D^.5, J the reversal.
-    (The second weighting is the first reversed because J A J = A'.) Both maxima are fixed points of
+    for a workload of Gram matrix G (Li et al. 2015; Denisov et al. 2022). For the largest entry of
+    diag(A X^{-1} A'), the minimum is the maximum over v of the squared nuclear norm of (J D J)^.5 A D^.5, J the
+    reversal. (The second weighting is the first reversed because J A J = A'.) Both maxima are fixed points of
 
         v <- diag R(v) / tr R(v),      R = (D^.5 G D^.5)^.5,      or  R = |D^.5 J A D^.5|  (J A is symmetric),
 
     and the optimum is X = D^-.5 R D^-.5.
 Guarantee
-    Whatever v the iteration stops at, X is scaled to unit diagonal: a stop too early costs error, never privacy.
+    X is scaled to unit diagonal at any v, so an iteration that stops too early increases the error, not the privacy
+    loss.
 Cost
-    one T x T eigendecomposition a step, 13 to 30 steps: 0.05 s at T = 128, about 1 s at T = 512.
+    one T x T eigendecomposition per step, 13 to 30 steps: 0.05 s at T = 128, about 1 s at T = 512.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ from dpsco.query import Array
 __all__ = ["decoder_of", "optimal_for_gram", "optimal_for_max_error", "triangular_factor"]
 
 STEPS = 60
-"""Fixed-point steps at most; the tolerance stops the iteration earlier at nearly every horizon."""
+"""Largest number of fixed-point steps. The tolerance stops the iteration earlier at nearly every horizon."""
 
 
 def optimal_for_gram(gram: Array) -> Array:
-    """X of unit diagonal that minimises ``tr(gram X^{-1})``."""
+    """Return the X of unit diagonal that minimises ``tr(gram X^{-1})``."""
     return _fixed_point(gram, np.sqrt, tolerance=1e-3)
 
 
 def optimal_for_max_error(horizon: int) -> Array:
-    """X of unit diagonal that minimises the largest error of the prefix sums."""
-    # The largest of T errors answers to v in first order, a trace only in second: hence the finer tolerance.
+    """Return the X of unit diagonal that minimises the largest error of the prefix sums."""
+    # The largest of T errors changes with v to first order, a trace only to second, so the tolerance is finer.
     return _fixed_point(np.tri(horizon)[::-1].copy(), np.abs, tolerance=1e-4)
 
 
 def triangular_factor(x: Array) -> Array:
-    """The lower-triangular C with C'C = x, its columns scaled to norm 1 exactly."""
+    """Return the lower-triangular C with C'C = x, its columns scaled to norm 1 exactly."""
     reversed_factor = np.linalg.cholesky(x[::-1, ::-1])
     c = np.ascontiguousarray(reversed_factor.T[::-1, ::-1])
     return np.asarray(c / np.linalg.norm(c, axis=0))
 
 
 def decoder_of(strategy: Array) -> Array:
-    """``B = A C^{-1}`` for a lower-triangular C, by a triangular solve (B C = A to rounding)."""
+    """Solve ``B = A C^{-1}`` for a lower-triangular C (B C = A up to rounding)."""
     from scipy.linalg import solve_triangular
 
     prefix = np.tri(len(strategy))
@@ -63,10 +64,10 @@ def _fixed_point(matrix: Array, root: Callable[[Array], Array], *, tolerance: fl
     size = len(matrix)
 
     def spread(log_v: Array) -> tuple[Array, Array]:
-        """R(v) and the square roots of v."""
+        """Return R(v) and the square roots of v."""
         half = np.exp(0.5 * (log_v - np.max(log_v)))
         values, vectors = np.linalg.eigh(half[:, None] * matrix * half)
-        if root is np.sqrt:  # a Gram matrix: negative eigenvalues are rounding, zero ones would leave X singular
+        if root is np.sqrt:  # a Gram matrix: negative eigenvalues are rounding, zero ones would make X singular
             values = np.maximum(values, 1e-15 * values[-1])
         return np.asarray((vectors * root(values)) @ vectors.T), half
 
@@ -76,8 +77,8 @@ def _fixed_point(matrix: Array, root: Callable[[Array], Array], *, tolerance: fl
 
     from threadpoolctl import threadpool_limits
 
-    # Eigendecompositions of this size gain nothing from a second thread and lose a factor of 10 to it on a busy
-    # machine, where threads wait for each other thousands of times; and one thread gives the same bits every time.
+    # At this size a second BLAS thread gains nothing and costs a factor of 10 on a busy machine, where the threads
+    # synchronise thousands of times. One thread also makes the bits reproducible.
     with threadpool_limits(limits=1, user_api="blas"):
         r, half = spread(_accelerated(step, np.full(size, -np.log(size)), tolerance))
     x = r / np.outer(half, half)
@@ -86,7 +87,7 @@ def _fixed_point(matrix: Array, root: Callable[[Array], Array], *, tolerance: fl
 
 
 def _accelerated(step: Callable[[Array], Array], start: Array, tolerance: float, depth: int = 8) -> Array:
-    """Anderson acceleration: the fixed point of the affine map that explains the last ``depth`` steps."""
+    """Apply Anderson acceleration: go to the fixed point of the affine map that fits the last ``depth`` steps."""
     point = start
     images: list[Array] = []
     residuals: list[Array] = []

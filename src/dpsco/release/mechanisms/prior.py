@@ -1,24 +1,23 @@
-"""What is known about curvature before training: the prior a workload mechanism is made for.
+"""Priors over curvature: public knowledge, before training, for which a workload mechanism is optimised.
 
-A prior is a list of curvature ratios q = h / beta in [0, 1] with a share each. The noise a mechanism causes
-under it is
+A prior is a list of curvature ratios q = h / beta in [0, 1] with one share each. Under it a mechanism causes the noise
 
     sum_k share_k || v(q_k)' B ||^2 sensitivity^2,        v the response of the final iterate (response.py).
 
-A spectrum h_1 .. h_p is the prior with share q_i at q_i: the sum is then the excess risk that noise causes
-(up to a constant of the problem).
+A spectrum h_1 .. h_p is the prior with share q_i at q_i. The sum is then the excess risk caused by noise, up to a
+constant of the problem.
 
-The default, "robust", knows nothing but 0 < h <= beta. Because the ratio of two sums is at most the largest
-ratio of their terms, the worst spectrum for "noise relative to square-root Toeplitz" is a single curvature, so
+The default, "robust", assumes only 0 < h <= beta. The ratio of two sums is at most the largest ratio of their terms,
+so the worst spectrum for "noise relative to square-root Toeplitz" is a single curvature, and
 
     min over C of max over q in [0, 1] of || v(q)' B ||^2 sensitivity^2 / (the same of square-root Toeplitz)
 
-bounds every spectrum. Its least favourable prior, found by multiplicative weights (scripts/fit_worst_case_prior.py),
-is shipped in data/worst_case_prior.json for horizons 2^k, on a grid of q T^2 (the scale on which the response
-changes; q = 0 stands for directions too flat to be trained in T rounds) and interpolated between them. Each weight is
-spread over the curvatures around its node: the response turns by about sqrt(q) a round, and a strategy fitted to a few
-curvatures alone is poor between them. The robust prior adds a log-uniform part: at T = 64 it raises the worst ratio
-from 0.70 to 0.71 and lowers that of everyday spectra by 6 %.
+bounds every spectrum. Multiplicative weights find its least favourable prior (scripts/fit_worst_case_prior.py). The
+package ships it in data/worst_case_prior.json for horizons 2^k, on a grid of q T^2 (the scale on which the response
+changes; q = 0 represents directions too flat to be trained in T rounds), and interpolates between horizons. Each
+weight is spread over the curvatures around its node: the response rotates by about sqrt(q) per round, and a strategy
+fitted only to the nodes is poor between them. The robust prior adds a log-uniform part: at T = 64 it raises the worst
+ratio from 0.70 to 0.71 and lowers the ratio of typical spectra by 6 %.
 """
 
 from __future__ import annotations
@@ -39,25 +38,38 @@ from dpsco.release.mechanisms.toeplitz import SquareRoot
 __all__ = ["PRIORS", "Prior", "curvature_grid", "prior_for", "robust_prior", "spreading", "square_root_noise"]
 
 PRIORS = ("robust", "log-uniform", "isotropic", "harmonic", "flat")
-"""Priors by name; all but the first are spectra, with their largest curvature at beta."""
-
+"""Names of priors. All but the first are spectra whose largest curvature is beta."""
 
 LOG_UNIFORM_SHARE = 0.4
 """Share of the log-uniform part in the robust prior."""
 
 FINE = 12
-"""Curvatures an octave that a weight is spread over."""
+"""Curvatures per octave on the fine grid."""
 
 
 class Prior(NamedTuple):
-    """Curvature ratios and the share each has in the noise that is to be small."""
+    """Curvature ratios and the share of each in the noise to be minimised."""
 
     ratios: Array
     shares: Array
 
 
 def prior_for(prior: Any, horizon: int, z_step: str) -> Prior:
-    """``prior`` by name, or as a pair (curvature ratios, weights): that many directions of that curvature."""
+    """Return a prior by name, or from a pair (curvature ratios, weights).
+
+    Parameters
+    ----------
+    prior : str or pair of arrays
+        One of ``PRIORS``, or ratios h / beta in (0, 1] with the number of directions of each as weights.
+    horizon : int
+        Number of rounds T.
+    z_step : {"halved", "listed"}
+
+    Raises
+    ------
+    InvalidArgument
+        If the name is unknown or the pair is not valid.
+    """
     if isinstance(prior, str):
         if prior == "robust":
             return robust_prior(horizon, z_step)
@@ -75,40 +87,43 @@ def prior_for(prior: Any, horizon: int, z_step: str) -> Prior:
     if not (sound and np.all((ratios > 0) & (ratios <= 1) & (weights >= 0)) and 0 < np.sum(weights) < math.inf):
         raise InvalidArgument(
             "Expected prior to be a name or a pair (curvature ratios, weights) of equal length, with ratios h / beta "
-            "in (0, 1] and weights >= 0, not all 0. It says which curvatures the noise is to be small for."
+            "in (0, 1] and weights >= 0, not all 0. The noise is optimised for these curvatures."
         )
     shares = ratios * weights
     return Prior(ratios, shares / np.sum(shares))
 
 
 def robust_prior(horizon: int, z_step: str) -> Prior:
-    """The least favourable prior and a log-uniform one, curvatures relative to the noise of square-root Toeplitz."""
+    """Mix the least favourable prior with a log-uniform one, each curvature relative to square-root Toeplitz noise."""
     table = _shipped()[z_step]
     nodes = len(curvature_grid(horizon))
-    # Weights are shipped at T = 2^k and interpolated in log T; beyond the last T, the last weights serve.
+    # Weights are shipped at T = 2^k and interpolated in log T; beyond the last T, the last weights apply.
     exponent = min(math.log2(horizon), len(table) - 1.0)
     below, beyond = int(exponent), exponent % 1.0
     near, far = table[below], table[min(below + 1, len(table) - 1)]
     size = max(nodes, len(near), len(far))
     weights = (1.0 - beyond) * np.pad(near, (0, size - len(near))) + beyond * np.pad(far, (0, size - len(far)))
-    weights = np.append(weights[: nodes - 1], np.sum(weights[nodes - 1 :]))  # what lies past q = 1 counts at q = 1
+    weights = np.append(weights[: nodes - 1], np.sum(weights[nodes - 1 :]))  # weights beyond q = 1 count at q = 1
     ratios = curvature_grid(horizon, FINE)
     least_favourable = spreading(horizon) @ weights
     log_uniform = (ratios > 0.0) / (len(ratios) - 1.0)
-    part = LOG_UNIFORM_SHARE if horizon > 2 else 0.0  # two rounds leave nothing to gain that is not lost elsewhere
+    part = LOG_UNIFORM_SHARE if horizon > 2 else 0.0  # with two rounds, a gain at one curvature is a loss at another
     shares = (1.0 - part) * least_favourable / np.sum(weights) + part * log_uniform
     return Prior(ratios, shares / square_root_noise(ratios, horizon, z_step))
 
 
 def curvature_grid(horizon: int, per_octave: int = 2) -> Array:
-    """q = 0, then q T^2 = 4, 4 r, 4 r^2, .. below T^2 with r = 2^(1 / per_octave), then q = 1."""
+    """Return q = 0, then q T^2 = 4, 4 r, 4 r^2, .. below T^2 with r = 2^(1 / per_octave), then q = 1."""
     squared = float(horizon) ** 2
     count = max(0, math.ceil(per_octave * math.log2(max(squared / 4.0, 1.0)) - 1e-9))
     return np.array([0.0, *(4.0 * 2.0 ** (np.arange(count) / per_octave) / squared), 1.0])
 
 
 def spreading(horizon: int) -> Array:
-    """Matrix that spreads weights on ``curvature_grid(horizon)`` over the fine grid: hats in log q, q = 0 apart."""
+    """Return the matrix that spreads ``curvature_grid(horizon)`` over the fine grid: hat functions in log q.
+
+    The node q = 0 keeps its weight.
+    """
     nodes, fine = curvature_grid(horizon), curvature_grid(horizon, FINE)
     hats = np.zeros((len(fine), len(nodes)))
     hats[0, 0] = 1.0
@@ -118,7 +133,7 @@ def spreading(horizon: int) -> Array:
 
 
 def square_root_noise(ratios: Array, horizon: int, z_step: str) -> Array:
-    """``|| v(q)' B ||^2 sensitivity^2`` of square-root Toeplitz, for each ratio; O(H T log T)."""
+    """Compute ``|| v(q)' B ||^2 sensitivity^2`` of square-root Toeplitz for each ratio; O(H T log T)."""
     from scipy.signal import fftconvolve
 
     root = SquareRoot(horizon)

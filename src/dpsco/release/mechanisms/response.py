@@ -1,4 +1,4 @@
-"""Algorithm 1 as the linear system it is on a quadratic: how y_T answers to its start and to its noise.
+"""Linear response of Algorithm 1 on a quadratic: the dependence of y_T on its start and on its noise.
 
 On a direction of curvature h, with q = h / beta and errors measured from the minimiser, one round is
 
@@ -7,8 +7,8 @@ On a direction of curvature h, with q = h / beta and errors measured from the mi
     y_{t+1} = x_t - g_t
     x_{t+1} = (1 - tau_{t+1}) y_{t+1} + tau_{t+1} z_{t+1}
 
-so that ``y_T = r(q) x_0 + sum_t v_t(q) n_t``. Both the noise made for this algorithm (workload.py) and
-the response planner are read off r and v. Projections are not part of it.
+so ``y_T = r(q) x_0 + sum_t v_t(q) n_t``. The workload mechanism (workload.py) and the response planner use r and v.
+Projections are not part of the model.
 """
 
 from __future__ import annotations
@@ -24,17 +24,29 @@ __all__ = ["Response", "response"]
 
 
 class Response(NamedTuple):
-    """``decay``: r(q), shape (H,). ``gains``: v_t(q), shape (H, T)."""
+    """``decay``: r(q), of shape (H,). ``gains``: v_t(q), of shape (H, T)."""
 
     decay: Array
     gains: Array
 
 
 def response(ratios: ArrayLike, rounds: int, z_step: str = "halved") -> Response:
-    """Response of y_T for each curvature ratio q = h / beta.
+    """Compute the response of y_T for each curvature ratio q = h / beta.
 
-    Found backwards: with a = d y_T / d x_{t+1} and b = d y_T / d z_{t+1} known, one round gives the
-    derivatives in y_{t+1}, z_{t+1}, g_t, hence in n_t, x_t and z_t.
+    The recursion runs backwards: from d y_T / d x_{t+1} and d y_T / d z_{t+1}, one round gives the
+    derivatives in y_{t+1}, z_{t+1} and g_t, hence in n_t, x_t and z_t.
+
+    Parameters
+    ----------
+    ratios : array of shape (H,)
+    rounds : int
+        Number of rounds T.
+    z_step : {"halved", "listed"}
+
+    Returns
+    -------
+    Response
+
     Cost: O(H T) time and memory.
 
     >>> float(response([1.0], 1).decay[0]), float(response([1.0], 1).gains[0, 0])
@@ -42,7 +54,7 @@ def response(ratios: ArrayLike, rounds: int, z_step: str = "halved") -> Response
     """
     q = np.atleast_1d(np.asarray(ratios, dtype=np.float64))
     c = 1.0 if z_step == "listed" else 2.0
-    gains = np.empty((rounds, q.size))  # one row a round, so that the loop writes contiguously
+    gains = np.empty((rounds, q.size))  # one row per round, so the loop writes contiguously
     in_y, in_z = np.ones_like(q), np.zeros_like(q)  # derivatives of y_T in y_{t+1} and in z_{t+1}
     in_x = in_y
     for t in range(rounds - 1, -1, -1):

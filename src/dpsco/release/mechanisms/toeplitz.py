@@ -6,11 +6,11 @@ Statement
 Sensitivity
     Column 0 is the longest: sqrt(sum_{k<T} c_k^2).
 Error
-    sensitivity * sqrt(sum_{k<=t} c_k^2); at T = 64 it is 2.389 against 6.481 for the tree.
+    sensitivity * sqrt(sum_{k<=t} c_k^2); at T = 64 the largest is 2.389, against 6.481 for the tree.
 Pseudo-code
     w_t = sum_{s<=t} (c_{t-s} - c_{t-s-1}) z_s
 Cost
-    t p multiply-adds in round t and T p-vectors of memory (every draw is needed again).
+    t p multiply-adds in round t and T p-vectors of memory (every draw is used again).
 """
 
 from __future__ import annotations
@@ -20,40 +20,45 @@ from functools import cached_property
 import numpy as np
 
 from dpsco.query import Array
-from dpsco.release.mechanisms.base import Mechanism
+from dpsco.release.mechanisms.protocol import Mechanism
 
 __all__ = ["SquareRoot", "lower_toeplitz"]
 
 
 def lower_toeplitz(coefficients: Array) -> Array:
-    """Lower-triangular Toeplitz matrix with ``coefficients`` as its first column."""
+    """Return the lower-triangular Toeplitz matrix whose first column is ``coefficients``."""
     size = len(coefficients)
     lag = np.subtract.outer(np.arange(size), np.arange(size))
     return np.asarray(np.where(lag >= 0, coefficients[np.maximum(lag, 0)], 0.0))
 
 
 class SquareRoot(Mechanism):
-    """``B = C = A^(1/2)``: within a small constant of the best possible for prefix sums, in closed form."""
+    """``B = C = A^(1/2)``: a closed form within a small constant of the optimum for prefix sums."""
 
     name = "sqrt"
 
     @cached_property
     def coefficients(self) -> Array:
+        """c_0 .. c_{T-1}."""
         k = np.arange(1.0, self.horizon)
         return np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
 
     def strategy(self) -> Array:
+        """C = A^(1/2)."""
         return lower_toeplitz(self.coefficients)
 
     def decoder(self) -> Array:
+        """B = A^(1/2)."""
         return lower_toeplitz(self.coefficients)
 
     @cached_property
     def sensitivity(self) -> float:
+        """Norm of column 0."""
         return float(np.sqrt(np.sum(self.coefficients**2)))
 
     @cached_property
     def errors(self) -> Array:
+        """Sensitivity times the row norms of B."""
         return np.asarray(self.sensitivity * np.sqrt(np.cumsum(self.coefficients**2)))
 
     def _increment_weights(self, step: int) -> Array:

@@ -5,15 +5,15 @@ Statement
     2^l, l = trailing zeros of e. C has one row per closed node, one column per round, entry 1 where
     the node covers the round. Prefix e is the sum of the nodes in the binary expansion of e.
 Sensitivity
-    Round 0 lies in one node of every level: sqrt(floor(log2 T) + 1), and no round lies in more.
-    (The paper bounds it by sqrt(1 + ceil(log2 T)); its Corollary dp-guarantee then prints less
-    noise than that needs: docs/errata.md, 1.)
+    Round 0 is in one node per level, and no round is in more: sqrt(floor(log2 T) + 1).
+    (The paper bounds it by sqrt(1 + ceil(log2 T)). Its Corollary dp-guarantee then states less noise
+    than this sensitivity needs: docs/errata.md, 1.)
 Error
     sensitivity * sqrt(popcount(t + 1)).
 Pseudo-code
-    z = draw(t); w_t = z - (sum of the nodes of lower level, now merged); push z
+    z = draw(t); w_t = z - (sum of the lower nodes that merge into it); push z
 Cost
-    one draw a round, at most floor(log2 T) + 1 buffers.
+    one draw per round, at most floor(log2 T) + 1 buffers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from dpsco.query import Array
-from dpsco.release.mechanisms.base import Draw, Mechanism, NoiseBuffers
+from dpsco.release.mechanisms.protocol import Draw, Mechanism, NoiseBuffers
 
 __all__ = ["Tree"]
 
@@ -34,17 +34,19 @@ def _trailing_zeros(e: int) -> int:
 
 
 class Tree(Mechanism):
-    """Binary tree over the rounds; only nodes that some prefix uses are noised."""
+    """Binary tree over the rounds. Only nodes that some prefix uses get noise."""
 
     name = "tree"
 
     def strategy(self) -> Array:
+        """Mark the rounds that each node covers."""
         c = np.zeros((self.horizon, self.horizon))
         for t in range(self.horizon):
             c[t, t + 1 - (1 << _trailing_zeros(t + 1)) : t + 1] = 1.0
         return c
 
     def decoder(self) -> Array:
+        """Mark the nodes in the binary expansion of each prefix length."""
         b = np.zeros((self.horizon, self.horizon))
         for t in range(self.horizon):
             e = t + 1
@@ -55,11 +57,12 @@ class Tree(Mechanism):
 
     @cached_property
     def sensitivity(self) -> float:
+        """sqrt(floor(log2 T) + 1)."""
         return math.sqrt(self.horizon.bit_length())
 
     @cached_property
     def column_norms(self) -> Array:
-        """Round t lies in one node for each bit of t that is 0, if that node ends within the horizon."""
+        """Round t is in one node for each bit of t that is 0, if that node ends within the horizon."""
         rounds, nodes = np.arange(self.horizon), np.zeros(self.horizon)
         for level in range(self.horizon.bit_length()):
             before = rounds >> level
@@ -68,14 +71,17 @@ class Tree(Mechanism):
 
     @cached_property
     def errors(self) -> Array:
+        """Sensitivity times sqrt(popcount(t + 1))."""
         nodes = np.array([(t + 1).bit_count() for t in range(self.horizon)], dtype=np.float64)
         return np.asarray(self.sensitivity * np.sqrt(nodes))
 
     @property
     def memory(self) -> int:
+        """At most one buffer per level."""
         return self.horizon.bit_length()
 
     def increment(self, buffers: NoiseBuffers, step: int, draw: Draw) -> tuple[Array, NoiseBuffers]:
+        """Follow the pseudo-code above."""
         self._in_horizon(step)
         merged = _trailing_zeros(step + 1)
         z = draw(step)

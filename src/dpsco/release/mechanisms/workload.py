@@ -1,24 +1,24 @@
-"""Noise made for Algorithm 1: the factorisation that is optimal for the algorithm's own response.
+"""Noise for Algorithm 1: the factorisation that is optimal for the algorithm's own linear response.
 
 Statement
-    On a direction of curvature h the final iterate answers to the noise N_t on prefix sum t by
-    y_T = .. + sum_t v_t(q) N_t / (B beta), q = h / beta (response.py). A prior over q (prior.py) turns the excess
-    risk that noise causes into tr(G X^{-1}), X = C'C, with
+    On a direction of curvature h the final iterate depends on the noise N_t on prefix sum t as
+    y_T = .. + sum_t v_t(q) N_t / (B beta), q = h / beta (response.py). Under a prior over q (prior.py), the excess
+    risk caused by noise is tr(G X^{-1}), X = C'C, with
 
         G = sum_k share_k A' v(q_k) v(q_k)' A  +  ridge * A'A        (both parts scaled to trace 1),
 
-    and X minimises it under unit diagonal (optimal.py). The ridge keeps the intermediate iterates sound: it is
-    the share of the plain prefix sums in the workload.
+    and X minimises it under unit diagonal (optimal.py). The ridge is the share of the plain prefix sums in the
+    workload. It bounds the noise of the intermediate iterates.
 Sensitivity
     Every column of C has norm 1: sensitivity 1.
 Error
     With the default prior the excess noise is at most 0.84 / 0.71 / 0.67 / 0.65 of square-root Toeplitz's at
-    T = 16 / 64 / 128 / 512 for EVERY spectrum in (0, beta], either z-step, and about 0.76 / 0.65 / 0.61 for everyday
-    ones; with the true spectrum M/i as the prior it is 0.72 / 0.46 / 0.37. The price is the error of intermediate
-    prefix sums, up to twice square-root's.
+    T = 16 / 64 / 128 / 512 for EVERY spectrum in (0, beta] and either z-step, and about 0.76 / 0.65 / 0.61 for
+    typical ones. With the true spectrum M/i as the prior it is 0.72 / 0.46 / 0.37. In exchange the error of
+    intermediate prefix sums is up to twice square-root Toeplitz's.
 Guards
-    While the max prefix error is above 2.2 times square-root Toeplitz's, the ridge doubles. A fit whose noise
-    under its own prior is not below square-root Toeplitz's is thrown away and square-root Toeplitz used.
+    While the max prefix error is above 2.2 times square-root Toeplitz's, the ridge doubles. If the noise of a fit
+    under its own prior is above square-root Toeplitz's, square-root Toeplitz is used instead.
 Pseudo-code
     X = optimum;  C = lower-triangular factor of X;  w_t = row t of C^{-1} Z
 Cost
@@ -35,9 +35,9 @@ import numpy as np
 
 from dpsco.errors import one_of, positive
 from dpsco.query import Array
-from dpsco.release.mechanisms.base import Mechanism
 from dpsco.release.mechanisms.optimal import decoder_of, optimal_for_gram, triangular_factor
 from dpsco.release.mechanisms.prior import Prior, prior_for, square_root_noise
+from dpsco.release.mechanisms.protocol import Mechanism
 from dpsco.release.mechanisms.response import response
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 
@@ -45,15 +45,15 @@ __all__ = ["PREFIX_LIMIT", "Z_STEPS", "Workload", "default_ridge", "gram"]
 
 Z_STEPS = ("halved", "listed")
 
-
 PREFIX_LIMIT = 2.2
 """Largest max prefix error that is accepted, relative to square-root Toeplitz."""
 
 
 def default_ridge(horizon: int) -> float:
-    """Share of the prefix workload: a third of it gains 2 % and costs the intermediate iterates 25 %.
+    """Return the default share of the prefix workload.
 
-    It grows slowly with T, so that the guard on the max prefix error is rarely met.
+    A third of it would lower the noise by 2 % and raise that of the intermediate iterates by 25 %.
+    It grows slowly with T, so the guard on the max prefix error rarely applies.
     """
     return 0.03 * max(1.0, horizon / 64.0) ** (1.0 / 3.0)
 
@@ -61,6 +61,18 @@ def default_ridge(horizon: int) -> float:
 class Workload(Mechanism):
     """The strategy of least excess noise for Algorithm 1 under a prior on curvature.
 
+    Parameters
+    ----------
+    horizon : int
+        Number of rounds T.
+    z_step : {"halved", "listed"}
+    prior : str or pair of arrays
+        See ``prior_for``.
+    ridge : float, optional
+        Share of the plain prefix sums in the workload; ``default_ridge(horizon)`` by default.
+
+    Examples
+    --------
     >>> made, root = Workload(64), SquareRoot(64)
     >>> 1.0 < made.max_error / root.max_error < 2.2
     True
@@ -76,9 +88,11 @@ class Workload(Mechanism):
         self.prior = prior_for(prior, self.horizon, self.z_step)
 
     def strategy(self) -> Array:
+        """Lower-triangular factor of X."""
         return self._fitted.copy()
 
     def decoder(self) -> Array:
+        """B = A C^{-1}."""
         return decoder_of(self._fitted)
 
     @property
@@ -88,7 +102,7 @@ class Workload(Mechanism):
 
 
 def gram(workload: Array, shares: Array, ridge: float) -> Array:
-    """``G``: the prior's workload (rows v(q)'A) and ``ridge`` times the prefix sums, each of trace 1."""
+    """Compute ``G``: the prior's workload (rows v(q)'A) plus ``ridge`` times the prefix sums, each of trace 1."""
     prefix = np.tri(workload.shape[1])
     own, plain = (workload.T * shares) @ workload, prefix.T @ prefix
     return np.asarray(own / np.trace(own) + ridge * plain / np.trace(plain))

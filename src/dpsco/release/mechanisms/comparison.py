@@ -1,4 +1,4 @@
-"""Every mechanism at one horizon, side by side, and against what no mechanism can do better.
+"""A table of all mechanisms at one horizon, and the lower bound that no mechanism can beat.
 
 Lower bound
     For any B C = A the max error ||B||_{2->inf} ||C||_{1->2} is at least the root mean square error, which is at
@@ -17,9 +17,9 @@ import numpy as np
 from dpsco.errors import InvalidArgument
 from dpsco.query import Array
 from dpsco.release.mechanisms import LARGEST_FIT, MECHANISMS, mechanism
-from dpsco.release.mechanisms.base import Mechanism
 from dpsco.release.mechanisms.buffered_workload import BufferedWorkload
 from dpsco.release.mechanisms.prior import Prior, prior_for, square_root_noise
+from dpsco.release.mechanisms.protocol import Mechanism
 from dpsco.release.mechanisms.response import response
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 LARGEST_TABLE = 4096
-"""Longest horizon of the table: beyond it the matrices it is computed from do not fit."""
+"""Longest horizon of the table. Its T x T matrices do not fit into memory beyond that."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,34 @@ class Row:
     algorithm_error_halved: float
     """RMS noise of Algorithm 1's final iterate under the default prior, halved z-step; square-root Toeplitz is 1."""
     algorithm_error_listed: float
+    """The same for the listed z-step."""
     vectors: int
-    """p-vectors kept between rounds."""
+    """Number of p-vectors kept between rounds."""
     bytes: int | None
     """The same in bytes, if the dimension is given."""
     over_lower_bound: float
-    """Max error over ``lower_bound(T)``."""
+    """Max error divided by ``lower_bound(T)``."""
 
 
 def comparison(horizon: int, dimension: int | None = None) -> list[Row]:
-    """A row for each mechanism that can be made at ``horizon``, the best for Algorithm 1 last."""
+    """Return one row per mechanism that exists at ``horizon``, sorted; the best for Algorithm 1 comes last.
+
+    Parameters
+    ----------
+    horizon : int
+        Number of rounds T, at most ``LARGEST_TABLE``.
+    dimension : int, optional
+        Number of parameters p, for the memory in bytes.
+
+    Raises
+    ------
+    InvalidArgument
+        If ``horizon`` is too long.
+    """
     if horizon > LARGEST_TABLE:
         raise InvalidArgument(
             f"Expected horizon={horizon} to be at most {LARGEST_TABLE}: the table is computed from T x T matrices. "
-            "Ask a mechanism itself for its errors at longer horizons."
+            "At longer horizons, read the errors of a single mechanism."
         )
     rows = []
     for name, halved, listed in _candidates(horizon):
@@ -82,22 +96,23 @@ def comparison(horizon: int, dimension: int | None = None) -> list[Row]:
 
 
 def excess_noise(mechanism: Mechanism, prior: Prior, z_step: str) -> float:
-    """``sum_k share_k || v(q_k)' B ||^2 sensitivity^2``: with a spectrum as the prior, the excess risk noise causes.
+    """Compute ``sum_k share_k || v(q_k)' B ||^2 sensitivity^2``.
 
-    Up to the factor p (clip / (batch mu))^2 / (2 beta) of the problem.
+    If the prior is a spectrum, this is the excess risk caused by noise, up to the problem's factor
+    p (clip / (batch mu))^2 / (2 beta).
     """
     weights = response(prior.ratios, mechanism.horizon, z_step).gains @ mechanism.decoder()
     return float(prior.shares @ np.sum(weights**2, axis=1) * mechanism.sensitivity**2)
 
 
 def lower_bound(horizon: int) -> float:
-    """``||A||_* / T``: no mechanism has a smaller max or mean error."""
+    """Compute ``||A||_* / T``: no mechanism has a smaller max or mean error."""
     angles = (2.0 * np.arange(1.0, horizon + 1.0) - 1.0) * np.pi / (4.0 * horizon + 2.0)
     return float(np.mean(0.5 / np.sin(angles)))
 
 
 def max_errors(names: Iterable[str], horizons: Iterable[int]) -> dict[str, Array]:
-    """Max error against horizon for each name, NaN where it cannot be made."""
+    """Return the max error per horizon for each name; NaN where the mechanism is not available."""
     horizons = list(horizons)
     return {
         name: np.array([mechanism(name, horizon=t).max_error if name in names_at(t) else np.nan for t in horizons])
@@ -106,7 +121,7 @@ def max_errors(names: Iterable[str], horizons: Iterable[int]) -> dict[str, Array
 
 
 def algorithm_errors(names: Iterable[str], horizons: Iterable[int], z_step: str = "halved") -> dict[str, Array]:
-    """RMS noise of the final iterate against horizon, square-root Toeplitz = 1; NaN where it cannot be made."""
+    """Return the RMS noise of the final iterate per horizon, square-root Toeplitz = 1; NaN where not available."""
     horizons = list(horizons)
     return {
         name: np.array(
@@ -120,12 +135,12 @@ def algorithm_errors(names: Iterable[str], horizons: Iterable[int], z_step: str 
 
 
 def names_at(horizon: int) -> list[str]:
-    """Mechanisms that are ready in seconds at ``horizon``: the dense optimum is not beyond T = 512."""
+    """List the mechanisms that are ready in seconds at ``horizon``; the dense optimum is not beyond T = 512."""
     return [name for name in MECHANISMS if name != "dense" or horizon <= LARGEST_FIT]
 
 
 def _candidates(horizon: int) -> Iterable[tuple[str, Mechanism, Mechanism]]:
-    """(name, made for the halved z-step, made for the listed one)."""
+    """Yield (name, mechanism for the halved z-step, mechanism for the listed one)."""
     for name in names_at(horizon):
         halved, listed = (mechanism(name, horizon=horizon, z_step=z_step) for z_step in ("halved", "listed"))
         yield (name if not isinstance(halved, BufferedWorkload) else "workload, buffered"), halved, listed

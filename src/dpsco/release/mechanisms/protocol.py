@@ -1,4 +1,4 @@
-"""The protocol of a continual-counting mechanism: two matrices, a memory cost, no randomness.
+"""The protocol of a continual-counting mechanism: two matrices and a memory cost, without randomness.
 
 A run of T rounds releases the prefix sums of increments ``D_0 .. D_{T-1}``. With ``A`` the lower
 triangular matrix of ones, a mechanism is a factorisation ``A = B C``: it releases
@@ -7,12 +7,12 @@ triangular matrix of ones, a mechanism is a factorisation ``A = B C``: it releas
 
 Guarantee
     If one increment changes by at most c in l2 norm, ``C D`` changes by at most ``c * sensitivity``,
-    so the release is mu-GDP with ``mu = c * sensitivity / sigma``. This also holds when ``D_t`` is
-    chosen after seeing the releases before t (adaptively): the law of B Z depends on B B' alone, and
+    so the release is mu-GDP with ``mu = c * sensitivity / sigma``. This also holds if ``D_t`` depends on the
+    releases before t (adaptive queries): the distribution of B Z depends only on B B', and
     chol(BB'), chol(BB')^{-1} A is a lower-triangular pair with column norms no larger (Denisov et al. 2022).
 
-The library adds the noise to the increments, ``w = differences of B Z``, and accumulates afterwards:
-the same law, and no un-noised prefix sum ever exists.
+The library adds the noise to the increments, ``w = differences of B Z``, and accumulates afterwards.
+The distribution is the same, and no prefix sum without noise ever exists.
 """
 
 from __future__ import annotations
@@ -30,45 +30,56 @@ from dpsco.release.long_vectors import combined
 __all__ = ["Draw", "Mechanism", "NoiseBuffers"]
 
 Draw = Callable[[int], Array]
-"""``draw(i)``: row i of Z, a fresh p-vector of N(0, sigma^2), always the same for the same i."""
+"""``draw(i)`` returns row i of Z, a p-vector of N(0, sigma^2) entries. The same i always gives the same vector."""
 
 NoiseBuffers = tuple[Array, ...]
-"""What streaming keeps between rounds. SECRET: with it, released values turn back into raw sums."""
+"""Noise state between rounds. SECRET: together with released values it reveals the sums without noise."""
 
 
 class Mechanism(abc.ABC):
-    """One factorisation ``A = B C`` of the prefix sums over ``horizon`` rounds."""
+    """A factorisation ``A = B C`` of the prefix sums over ``horizon`` rounds.
+
+    Parameters
+    ----------
+    horizon : int
+        Number of rounds T.
+
+    Attributes
+    ----------
+    name : str
+        The name that ``mechanism`` knows.
+    """
 
     name: str
 
     def __init__(self, horizon: int) -> None:
         self.horizon = positive_integer("horizon", horizon, "It is the number of rounds T.")
 
-    # --- the matrices -------------------------------------------------------------------------
+    # --- matrices -----------------------------------------------------------------------------
 
     @abc.abstractmethod
     def strategy(self) -> Array:
-        """``C``, of shape (m, T): what each increment is spread over."""
+        """Return ``C``, of shape (m, T): the weight of each increment in each row of ``C D``."""
 
     @abc.abstractmethod
     def decoder(self) -> Array:
-        """``B``, of shape (T, m): how prefix sums are read off ``C D + Z``; ``B C = A``."""
+        """Return ``B``, of shape (T, m), with ``B C = A``: the weights that turn ``C D + Z`` into prefix sums."""
 
     @property
     def rows(self) -> int:
-        """``m``: noise vectors drawn over the whole run."""
+        """Number m of noise vectors over the whole run."""
         return self.horizon
 
-    # --- what they cost -----------------------------------------------------------------------
+    # --- cost ---------------------------------------------------------------------------------
 
     @cached_property
     def sensitivity(self) -> float:
-        """Largest column norm of C: how far one increment of norm 1 moves ``C D``."""
+        """Largest column norm of C: the largest change of ``C D`` if one increment changes by norm 1."""
         return float(np.sqrt(np.max(np.sum(self.strategy() ** 2, axis=0))))
 
     @cached_property
     def column_norms(self) -> Array:
-        """Norm of each column of C: how far an increment of norm 1 in that round moves ``C D``."""
+        """Norm of each column of C: the change of ``C D`` if the increment of that round changes by norm 1."""
         return np.asarray(np.sqrt(np.sum(self.strategy() ** 2, axis=0)))
 
     @cached_property
@@ -78,7 +89,7 @@ class Mechanism(abc.ABC):
 
     @property
     def max_error(self) -> float:
-        """Worst standard deviation over the rounds (unit clip, mu = 1)."""
+        """Largest standard deviation over the rounds (unit clip, mu = 1)."""
         return float(np.max(self.errors))
 
     @property
@@ -88,20 +99,39 @@ class Mechanism(abc.ABC):
 
     @property
     def memory(self) -> int:
-        """p-vectors that streaming keeps between rounds (and the default streaming keeps every draw)."""
+        """Number of p-vectors that streaming keeps between rounds; the default streaming keeps every draw."""
         return self.rows
 
     # --- streaming ----------------------------------------------------------------------------
 
     def start(self) -> NoiseBuffers:
-        """Buffers before round 0."""
+        """Return the buffers before round 0."""
         return ()
 
     def increment(self, buffers: NoiseBuffers, step: int, draw: Draw) -> tuple[Array, NoiseBuffers]:
-        """Noise ``w_t`` for the increment of round ``step``, and the buffers for the next round.
+        """Compute the noise ``w_t`` for the increment of round ``step``.
 
-        The buffers are donated: their arrays may be worked in, so the caller keeps no other use for them.
-        The default reads row t of the (lower-triangular, m = T) decoder and keeps every draw.
+        The default combines all draws so far with row t of the lower-triangular decoder (m = T).
+
+        Parameters
+        ----------
+        buffers : NoiseBuffers
+            The buffers after the previous round. This call may overwrite them, so the caller must not reuse them.
+        step : int
+            The round t.
+        draw : Draw
+            Source of the rows of Z.
+
+        Returns
+        -------
+        noise : array of shape (p,)
+        buffers : NoiseBuffers
+            The buffers for the next round.
+
+        Raises
+        ------
+        HorizonError
+            If ``step`` is not in 0 .. T - 1.
         """
         self._in_horizon(step)
         drawn = (*buffers, draw(step))
@@ -109,7 +139,7 @@ class Mechanism(abc.ABC):
         return combined(weights[: step + 1], drawn), drawn
 
     def _increment_weights(self, step: int) -> Array:
-        """Row t of the differences of B."""
+        """Return row t of the differences of B."""
         decoder = self._decoder
         return decoder[step] - decoder[step - 1] if step else decoder[0]
 
@@ -118,7 +148,7 @@ class Mechanism(abc.ABC):
         return self.decoder()
 
     def streamed(self) -> Array:
-        """The decoder as the streaming code really applies it, found by streaming unit vectors."""
+        """Return the decoder that the streaming code applies, found by streaming unit vectors."""
         unit = np.eye(self.rows)
         buffers, rows = self.start(), []
         for step in range(self.horizon):
@@ -129,8 +159,8 @@ class Mechanism(abc.ABC):
     def _in_horizon(self, step: int) -> None:
         if not 0 <= step < self.horizon:
             raise HorizonError(
-                f"Noise asked for round {step}, but the mechanism {self.name!r} covers rounds 0 to {self.horizon - 1}. "
-                "Noise past the horizon would not be paid for: make a plan with more rounds."
+                f"Noise requested for round {step}, but the mechanism {self.name!r} covers rounds 0 to "
+                f"{self.horizon - 1}. Noise beyond the horizon is not accounted for: make a plan with more rounds."
             )
 
     def __repr__(self) -> str:

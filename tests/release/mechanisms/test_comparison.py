@@ -12,7 +12,7 @@ import pytest
 from dpsco.cli.mechanisms import add_parser, run
 from dpsco.errors import InvalidArgument
 from dpsco.release.mechanisms import MECHANISMS
-from dpsco.release.mechanisms.side_by_side import algorithm_errors, comparison, lower_bound, max_errors
+from dpsco.release.mechanisms.comparison import algorithm_errors, comparison, lower_bound, max_errors
 
 
 def parsed(*words: str) -> argparse.Namespace:
