@@ -96,7 +96,7 @@ def test_rows_reach_their_round_once_and_in_order_however_they_are_cut(pieces, r
     chunks = [(rows[a:b], np.zeros(b - a)) for a, b in itertools.pairwise(edges)]
     seen = []
     stream = dpsco.stream(iter(chunks))
-    for batch in stream.open(plan):
+    for batch in stream.open(plan.layout):
         found = [x[:, 0] for x, _ in batch.chunks]
         seen.append(np.concatenate(found) if found else np.zeros(0))
     assert len(seen) == rounds

@@ -50,7 +50,7 @@ def rows(n: int, width: int = P) -> tuple[np.ndarray, np.ndarray]:
 def batches(source: dpsco.Stream, how: Plan) -> list[list[int]]:
     """Numbers of the rows of each batch, in order."""
     out = []
-    for batch in source.open(how):
+    for batch in source.open(how.layout):
         out.append([int(k) for features, _ in batch.chunks for k in features[:, 0]])
     return out
 
@@ -115,7 +115,7 @@ def test_chunks_hold_whole_blocks_and_large_batches_come_in_many() -> None:
     how = plan(n, 1, width=width)
     pieces = ((features[k : k + 1000], np.zeros(min(1000, n - k))) for k in range(0, n, 1000))
     for source in (stream(features, np.zeros(n)), stream(pieces)):
-        sizes = [len(labels) for _, labels in next(iter(source.open(how))).chunks]
+        sizes = [len(labels) for _, labels in next(iter(source.open(how.layout))).chunks]
         assert sum(sizes) == n
         assert all(size % CHUNK_ROWS == 0 for size in sizes[:-1])
 
@@ -168,7 +168,7 @@ def test_only_one_of_many_threads_opens_a_stream() -> None:
     def attempt() -> None:
         barrier.wait()
         try:
-            data.open(how)
+            data.open(how.layout)
             outcomes["opened"] += 1
         except SecondPassError:
             outcomes["refused"] += 1

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.planning.plan import Plan
 from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, chunk_multiple
 from dpsco.rows.csr import is_sparse
+from dpsco.rows.layout import Layout
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.stream import Stream
 
@@ -30,10 +30,10 @@ class PermutedRows(Stream):
         self._features, self._targets, self._order, self._norm = features, targets, order, feature_norm
         self.rows_available = len(targets)
 
-    def _batches(self, plan: Plan) -> Iterator[Batch]:
-        for step in range(plan.rounds):
-            first = step * plan.batch_size
-            yield Batch(step, self._chunks(first, min(first + plan.batch_size, len(self._order))))
+    def _batches(self, layout: Layout) -> Iterator[Batch]:
+        for step in range(layout.rounds):
+            first = step * layout.batch_size
+            yield Batch(step, self._chunks(first, min(first + layout.batch_size, len(self._order))))
 
     def _chunks(self, first: int, last: int) -> Iterator[Chunk]:
         width = max(1, self._features.shape[1])

@@ -15,9 +15,10 @@ from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
 from dpsco.json_files import canonical, jsonable
 from dpsco.planning.explain import explain
-from dpsco.problem import Problem
+from dpsco.problem import CustomLoss, Problem
 from dpsco.release.calibration import Calibration, calibrate
 from dpsco.release.mechanisms import MECHANISMS, Mechanism, mechanism
+from dpsco.rows.layout import Layout
 
 __all__ = ["Z_STEPS", "Plan", "Prediction"]
 
@@ -120,6 +121,20 @@ class Plan:
         rows = self.n if self.budget.adjacency == "add-remove" else self.batch_size
         return calibrate(
             self.budget, self.noise_mechanism, clip=self.clip, dimension=self.problem.parameters, rows=rows
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """What a stream needs to know of the plan."""
+        custom = isinstance(self.problem.loss, CustomLoss)
+        return Layout(
+            rounds=self.rounds,
+            batch_size=self.batch_size,
+            portions=None,
+            width=None if custom else self.problem.dimension,
+            labels=None if custom else self.problem.loss,
+            adjacency=self.budget.adjacency,
+            digest=self.digest(),
         )
 
     @property

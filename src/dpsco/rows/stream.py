@@ -18,10 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsco.errors import DataError, InvalidArgument, SecondPassError, one_of
 from dpsco.parallel import available_threads, in_order
-from dpsco.planning.plan import Plan
-from dpsco.problem.losses import CustomLoss
 from dpsco.query import CHUNK_ROWS, Batch, Chunk, Portion, chunk_multiple
 from dpsco.rows.csr import CsrRows, is_sparse
+from dpsco.rows.layout import Layout
 
 __all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Stream", "stream"]
 
@@ -58,10 +57,8 @@ class Stream:
     def __init__(self) -> None:
         self._unopened = threading.Lock()
 
-    def open(
-        self, plan: Plan, portions: Sequence[Portion] | None = None, sample: Sample | None = None
-    ) -> Iterator[Batch]:
-        """The batches of ``plan``, in order, or those of ``portions``; ``sample`` draws where a portion has a rate.
+    def open(self, layout: Layout, sample: Sample | None = None) -> Iterator[Batch]:
+        """The batches of ``layout``, in order; ``sample`` draws where a portion has a rate.
 
         Checks everything that can be checked before a row is used.
         """
@@ -72,16 +69,16 @@ class Stream:
                 "charge both runs to one Account if they see the same people."
             )
         try:
-            self._check(plan)
-            if portions is not None:
-                self._check_portions(plan, portions)
+            self._check(layout)
+            if layout.portions is not None:
+                self._check_portions(layout.portions)
         except BaseException:
             self._unopened.release()  # nothing was read: it may be opened with a plan that fits
             raise
-        return self._batches(plan) if portions is None else self._portions(plan, portions, sample)
+        return self._batches(layout) if layout.portions is None else self._portions(layout.portions, sample)
 
-    def _check(self, plan: Plan) -> None:
-        if plan.budget.adjacency == "add-remove":
+    def _check(self, layout: Layout) -> None:
+        if layout.adjacency == "add-remove":
             raise InvalidArgument(
                 "adjacency='add-remove' needs rows that choose their round by themselves: here batches are cut by "
                 "position, "
@@ -89,16 +86,16 @@ class Stream:
                 "adjacency='zero-out'."
             )
 
-    def _check_portions(self, plan: Plan, portions: Sequence[Portion]) -> None:
+    def _check_portions(self, portions: Sequence[Portion]) -> None:
         raise InvalidArgument(
             "This algorithm decides by itself how many rows each round sees, and these rows can only be cut as the "
             "plan says. Use stream(X, y)."
         )
 
-    def _batches(self, plan: Plan) -> Iterator[Batch]:
+    def _batches(self, layout: Layout) -> Iterator[Batch]:
         raise NotImplementedError
 
-    def _portions(self, plan: Plan, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
+    def _portions(self, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
         raise NotImplementedError
 
 
@@ -110,19 +107,19 @@ class ArrayStream(Stream):
         self._features, self._labels, self._non_finite = features, labels, non_finite
         self.rows_available = len(labels)
 
-    def _check(self, plan: Plan) -> None:
-        super()._check(plan)
-        self._check_rows(plan)
+    def _check(self, layout: Layout) -> None:
+        super()._check(layout)
+        self._check_rows(layout)
 
-    def _check_rows(self, plan: Plan) -> None:
-        _check_width(self._features, plan)
+    def _check_rows(self, layout: Layout) -> None:
+        _check_width(self._features, layout)
         if self._non_finite == "error":
-            _check_values(self._features, self._labels, plan)
+            _check_values(self._features, self._labels, layout)
 
-    def _batches(self, plan: Plan) -> Iterator[Batch]:
-        for step in range(plan.rounds):
-            first = step * plan.batch_size
-            yield Batch(step, self._chunks(first, min(first + plan.batch_size, len(self._labels))))
+    def _batches(self, layout: Layout) -> Iterator[Batch]:
+        for step in range(layout.rounds):
+            first = step * layout.batch_size
+            yield Batch(step, self._chunks(first, min(first + layout.batch_size, len(self._labels))))
 
     def _chunks(self, first: int, last: int) -> Iterator[Chunk]:
         rows = _chunk_rows(self._features, _VIEW_BYTES)
@@ -131,10 +128,10 @@ class ArrayStream(Stream):
             self.rows_read = (self.rows_read or 0) + stop - start
             yield self._features[start:stop], self._labels[start:stop]
 
-    def _check_portions(self, plan: Plan, portions: Sequence[Portion]) -> None:
+    def _check_portions(self, portions: Sequence[Portion]) -> None:
         """Any portion will do: the rows stay at hand."""
 
-    def _portions(self, plan: Plan, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
+    def _portions(self, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
         for step, portion in enumerate(portions):
             last = min(portion.last, len(self._labels))
             self.rows_read = max(self.rows_read or 0, last)
@@ -175,24 +172,24 @@ class HashedStream(ArrayStream):
         self.rows_available = None
         self._ids = ids
 
-    def _check(self, plan: Plan) -> None:
-        if plan.budget.adjacency != "add-remove":
+    def _check(self, layout: Layout) -> None:
+        if layout.adjacency != "add-remove":
             raise InvalidArgument(
                 "Rows with ids choose their round by themselves, which is what adjacency='add-remove' is for; the "
                 "plan has "
-                f"{plan.budget.adjacency!r}. Plan with 'add-remove' (the noise of 'zero-out'), or leave the ids out."
+                f"{layout.adjacency!r}. Plan with 'add-remove' (the noise of 'zero-out'), or leave the ids out."
             )
-        self._check_rows(plan)
+        self._check_rows(layout)
 
-    def _batches(self, plan: Plan) -> Iterator[Batch]:
-        salt = bytes.fromhex(plan.digest())
-        rounds = np.array([_round_of(identity, salt, plan.rounds) for identity in self._ids], dtype=np.int64)
+    def _batches(self, layout: Layout) -> Iterator[Batch]:
+        salt = bytes.fromhex(layout.digest)
+        rounds = np.array([_round_of(identity, salt, layout.rounds) for identity in self._ids], dtype=np.int64)
         order = np.argsort(rounds, kind="stable")
-        edges = np.searchsorted(rounds[order], np.arange(plan.rounds + 1))
-        for step in range(plan.rounds):
+        edges = np.searchsorted(rounds[order], np.arange(layout.rounds + 1))
+        for step in range(layout.rounds):
             yield Batch(step, self._picked(order[edges[step] : edges[step + 1]]))
 
-    def _check_portions(self, plan: Plan, portions: Sequence[Portion]) -> None:
+    def _check_portions(self, portions: Sequence[Portion]) -> None:
         raise InvalidArgument(
             "adjacency='add-remove' is for algorithms with fresh batches of one size: here rounds see rows by "
             "position, and deleting one row would shift the others. Plan with 'zero-out' and use stream(X, y)."
@@ -210,20 +207,18 @@ class ChunkStream(Stream):
         self._width: int | None = None
         self._sparse: bool | None = None
 
-    def open(
-        self, plan: Plan, portions: Sequence[Portion] | None = None, sample: Sample | None = None
-    ) -> Iterator[Batch]:
-        batches = super().open(plan, portions, sample)
-        self._width = _row_width(plan)
+    def open(self, layout: Layout, sample: Sample | None = None) -> Iterator[Batch]:
+        batches = super().open(layout, sample)
+        self._width = layout.width
         if not self._fill():
             raise DataError("The stream is empty: no row was found. Check the source; nothing was spent.")
         return batches
 
-    def _batches(self, plan: Plan) -> Iterator[Batch]:
-        for step in range(plan.rounds):
-            yield Batch(step, self._chunks(plan.batch_size))
+    def _batches(self, layout: Layout) -> Iterator[Batch]:
+        for step in range(layout.rounds):
+            yield Batch(step, self._chunks(layout.batch_size))
 
-    def _check_portions(self, plan: Plan, portions: Sequence[Portion]) -> None:
+    def _check_portions(self, portions: Sequence[Portion]) -> None:
         at = 0
         for portion in portions:
             if portion.first != at or portion.rate < 1.0:
@@ -233,7 +228,7 @@ class ChunkStream(Stream):
                 )
             at = portion.last
 
-    def _portions(self, plan: Plan, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
+    def _portions(self, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
         for step, portion in enumerate(portions):
             yield Batch(step, self._chunks(portion.rows))
 
@@ -362,22 +357,16 @@ def _chunk(item: Any) -> Chunk:
     return _arrays(features, labels)
 
 
-def _check_width(features: NDArray[Any], plan: Plan) -> None:
-    wanted = _row_width(plan)
-    if wanted is not None and features.shape[1] != wanted:
-        raise DataError(_width_message(features.shape[1], wanted))
-
-
-def _row_width(plan: Plan) -> int | None:
-    """Features of a row; None for a loss of the caller's, whose parameters need not be one a feature."""
-    return None if isinstance(plan.problem.loss, CustomLoss) else plan.problem.dimension
+def _check_width(features: NDArray[Any], layout: Layout) -> None:
+    if layout.width is not None and features.shape[1] != layout.width:
+        raise DataError(_width_message(features.shape[1], layout.width))
 
 
 def _width_message(got: int, wanted: int) -> str:
     return f"Expected rows of {wanted} features (problem.dimension={wanted}), got {got}. Fix the data or the problem."
 
 
-def _check_values(features: NDArray[Any], labels: NDArray[Any], plan: Plan) -> None:
+def _check_values(features: NDArray[Any], labels: NDArray[Any], layout: Layout) -> None:
     remedy = "Clean them, or pass stream(..., non_finite='zero') to count such rows as zero rows. Nothing was spent."
     rows = _chunk_rows(features, _LOOK_BYTES)
     parts = (features[start : start + rows] for start in range(0, len(labels), rows))
@@ -385,8 +374,8 @@ def _check_values(features: NDArray[Any], labels: NDArray[Any], plan: Plan) -> N
         raise DataError(f"X has values that are NaN or infinite. {remedy}")
     if not np.all(np.isfinite(labels)):
         raise DataError(f"y has values that are NaN or infinite. {remedy}")
-    loss = plan.problem.loss
-    if not isinstance(loss, CustomLoss) and not np.all(loss.valid(labels)):
+    loss = layout.labels
+    if loss is not None and not np.all(loss.valid(labels)):
         raise DataError(f"y has labels that the {loss.kind} loss cannot take: expected {loss.labels_are}. {remedy}")
 
 

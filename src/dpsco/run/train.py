@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import platform
@@ -101,7 +102,7 @@ def train(
         channel = Releaser(schedule.calibration, schedule.mechanism, plan.problem.parameters, ledger)
         waist = Waist(oracle, plan.problem, channel.indices, bounded=method.needs == "convexity")
         portions = schedule.portions
-        batches = stream.open(plan) if portions is None else stream.open(plan, portions, channel.sample)
+        batches = stream.open(dataclasses.replace(plan.layout, portions=portions), channel.sample)
         if account is not None:
             account.charge(ledger.run_id, plan.budget)
         state = method.start(plan, x0)

@@ -41,7 +41,7 @@ def a_query(plan: dpsco.Plan, step: int) -> Query:
 
 def sums_by_shards(plan: dpsco.Plan, rows: ParquetRows, oracle) -> tuple[list[Clipped], list[SensitiveSum]]:
     totals, messages = [], []
-    for batch in ShardStream(rows).open(plan):
+    for batch in ShardStream(rows).open(plan.layout):
         total = Clipped(np.zeros(plan.problem.parameters), 0)
         for span in batch.spans:
             held = {k: tasks.load(rows.shards[k], rows.form, rows.unreadable, rows.order.shuffle) for k in span.shards}
@@ -71,7 +71,7 @@ def test_the_sums_of_a_round_are_those_of_one_process(table, columns, loss, orac
     totals, messages = sums_by_shards(plan, ParquetRows(table, LABELS, columns, shuffle=shuffle), answers)
     assert len(messages) > 4  # rounds are cut
     stream = dpsco.stream(FileRows(table, LABELS, columns, shuffle=shuffle))
-    for batch, total in zip(stream.open(plan), totals, strict=True):
+    for batch, total in zip(stream.open(plan.layout), totals, strict=True):
         wanted = answers.answer(a_query(plan, batch.step), batch)
         assert total.total.tobytes() == wanted.total.tobytes()
         assert (total.rows, total.clipped_rows, total.zeroed_rows) == (
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_read_stops_or_counts_as_zero_rows(table, tmp_path
                 start += len(labels)
 
     for batch, total in zip(
-        dpsco.stream(Blanked(table, LABELS, DENSE, shuffle=shuffle)).open(plan), totals, strict=True
+        dpsco.stream(Blanked(table, LABELS, DENSE, shuffle=shuffle)).open(plan.layout), totals, strict=True
     ):
         assert total.total.tobytes() == oracle.answer(a_query(plan, batch.step), batch).total.tobytes()
 
@@ -121,7 +121,7 @@ def test_a_file_that_changed_since_the_run_began_is_refused(table, tmp_path) -> 
 def test_nothing_sensitive_prints(table) -> None:
     rows = ParquetRows(table, LABELS, DENSE)
     held = tasks.load(rows.shards[0], rows.form, "stop", 0)
-    span = next(ShardStream(rows).open(a_plan(DENSE))).spans[0]
+    span = next(ShardStream(rows).open(a_plan(DENSE).layout)).spans[0]
     shown = [repr(held), str(tasks.pick(held, rows.order, span)), repr(SensitiveSum(np.ones(3), 5, 2, 1))]
     assert shown == [f"Sensitive{name}(<sensitive>)" for name in ("Rows", "Pick", "Sum")]
     assert held.__sizeof__() >= sum(features.nbytes for features, _ in held.chunks)
@@ -132,10 +132,10 @@ def test_what_a_cluster_cannot_do_is_refused(table, tmp_path) -> None:
     with pytest.raises(InvalidArgument, match="Parquet"):
         ParquetRows(tmp_path / "rows.csv", LABELS, Columns.declare(["x0"]))
     with pytest.raises(DataError, match="4 features"):
-        ShardStream(ParquetRows(table, LABELS, DENSE)).open(a_plan(Columns.declare([f"x{j}" for j in range(4)])))
+        ShardStream(ParquetRows(table, LABELS, DENSE)).open(a_plan(Columns.declare([f"x{j}" for j in range(4)])).layout)
     with pytest.raises(DataError, match="no column"):
         ParquetRows(table, LABELS, Columns.declare(["height"]))
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), DENSE.width)
     moving = dpsco.Plan(problem, 9_000, dpsco.Budget(1.0, 1e-6, "add-remove"), rounds=3, beta=0.25, clip=1.0)
     with pytest.raises(InvalidArgument, match="add-remove"):
-        ShardStream(ParquetRows(table, LABELS, DENSE)).open(moving)
+        ShardStream(ParquetRows(table, LABELS, DENSE)).open(moving.layout)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from dpsco.engines.dask.layout import Order, Shard, Span, shards_of, spans_of
 from dpsco.errors import DataError, InvalidArgument, one_of, positive, positive_integer
-from dpsco.planning.plan import Plan
 from dpsco.query import CHUNK_ROWS, Batch, chunk_multiple
 from dpsco.rows.file_stream import Labels, RowForm, open_source
+from dpsco.rows.layout import Layout
 from dpsco.rows.public_columns import Columns
 from dpsco.rows.readers.arrow import ParquetSource
 from dpsco.rows.stream import Stream
@@ -80,20 +80,20 @@ class ShardStream(Stream):
         super().__init__()
         self.rows = rows
 
-    def _check(self, plan: Plan) -> None:
-        super()._check(plan)
+    def _check(self, layout: Layout) -> None:
+        super()._check(layout)
         width = self.rows.form.columns.width
-        if width != plan.problem.dimension:
+        if layout.width is not None and width != layout.width:
             raise DataError(
-                f"Expected rows of {plan.problem.dimension} features (problem.dimension={plan.problem.dimension}), got "
+                f"Expected rows of {layout.width} features (problem.dimension={layout.width}), got "
                 f"{width}. Fix the columns or the problem."
             )
         if not self.rows.order.rows:
             raise DataError("The files are empty: no row was found. Check the path; nothing was spent.")
 
-    def _batches(self, plan: Plan) -> Iterator[Batch]:
-        size = plan.batch_size
-        rounds = [(step * size, (step + 1) * size) for step in range(plan.rounds)]
+    def _batches(self, layout: Layout) -> Iterator[Batch]:
+        size = layout.batch_size
+        rounds = [(step * size, (step + 1) * size) for step in range(layout.rounds)]
         for step, spans in enumerate(spans_of(self.rows.shards, rounds, self.rows.order, self.rows.unit)):
             self.rows_read = (self.rows_read or 0) + sum(span.stop - span.start for span in spans)
             yield SpanBatch(step, (), spans)

@@ -38,6 +38,7 @@ from dpsco.engines.flower.cohorts import CohortStore
 from dpsco.errors import InvalidArgument, one_of
 from dpsco.planning.plan import Plan
 from dpsco.query import Array, Batch, Clipped, Query
+from dpsco.rows.layout import Layout
 from dpsco.rows.stream import Stream
 from dpsco.run import Result, Round, train
 from dpsco.run.report import PrivacyReport
@@ -173,11 +174,11 @@ class _Cohorts(Stream):
 
     rows_read = None
 
-    def _check(self, plan: Plan) -> None:
+    def _check(self, layout: Layout) -> None:
         """Assignments are checked by ``serve``."""
 
-    def _batches(self, plan: Plan) -> Iterator[Batch]:
-        return (Batch(step, ()) for step in range(plan.rounds))
+    def _batches(self, layout: Layout) -> Iterator[Batch]:
+        return (Batch(step, ()) for step in range(layout.rounds))
 
 
 def serve(

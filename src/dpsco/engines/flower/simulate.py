@@ -23,6 +23,7 @@ from dpsco.errors import InvalidArgument, positive_integer
 from dpsco.planning.plan import Plan
 from dpsco.problem import Logistic
 from dpsco.query import Array, Batch, Chunk, chunk_multiple
+from dpsco.rows.layout import Layout
 from dpsco.rows.stream import Stream
 from dpsco.run import Result, train
 
@@ -70,15 +71,15 @@ class _Devices(Stream):
         super().__init__()
         self._data, self._devices, self._availability, self._seed = data, devices, availability, seed
 
-    def _check(self, plan: Plan) -> None:
+    def _check(self, layout: Layout) -> None:
         """Rounds are hashes of ids: any adjacency will do."""
 
-    def _batches(self, plan: Plan) -> Iterator[Batch]:
-        run, rule = bytes.fromhex(plan.digest()), Hashed()
-        of = (rule.round_of(str(device), run, plan.rounds) or 0 for device in range(self._devices))
-        called = np.bincount(np.fromiter(of, dtype=np.int64, count=self._devices), minlength=plan.rounds)
-        hours = self._availability.hours(plan.rounds, np.random.default_rng([self._seed, 1]))
-        for step in range(plan.rounds):
+    def _batches(self, layout: Layout) -> Iterator[Batch]:
+        run, rule = bytes.fromhex(layout.digest), Hashed()
+        of = (rule.round_of(str(device), run, layout.rounds) or 0 for device in range(self._devices))
+        called = np.bincount(np.fromiter(of, dtype=np.int64, count=self._devices), minlength=layout.rounds)
+        hours = self._availability.hours(layout.rounds, np.random.default_rng([self._seed, 1]))
+        for step in range(layout.rounds):
             rng = np.random.default_rng([self._seed, 2, step])
             there = self._availability.answers(int(called[step]), float(hours[step]), rng)
             yield Batch(step, self._chunks(int(np.count_nonzero(there)), rng))

@@ -1,0 +1,29 @@
+"""The public layout of a run's rows: all that a stream needs to know to cut rows into rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpsco.problem import Loss
+from dpsco.query import Portion
+
+__all__ = ["Layout"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which rows each round sees, and what a row looks like. Public; ``plan.layout`` makes it."""
+
+    rounds: int
+    batch_size: int
+    """Rows per round; where ``portions`` decides, about."""
+    portions: Sequence[Portion] | None
+    """The rows of each round; None for consecutive fresh batches of ``batch_size`` rows."""
+    width: int | None
+    """Features per row; None for a loss of the caller's, whose rows the library does not know."""
+    labels: Loss | None
+    """The loss that says which labels are valid; None for a loss of the caller's."""
+    adjacency: str
+    digest: str
+    """Digest of the plan, in hexadecimal: the salt of the hash that gives a row with an id its round."""
