@@ -27,7 +27,7 @@ import dpsco
 from dpsco.datasets import reference_problem
 from dpsco.methods import AcceleratedSGD, AcceleratedSRGD, UnacceleratedSRGD
 from dpsco.research.compare.estimates import Estimate, exponent, mean
-from dpsco.research.compare.search import Search
+from dpsco.research.compare.pattern_search import PatternSearch
 
 FOLDER = Path(__file__).parents[1] / "docs" / "paper"
 BUDGET, TUNING, SCORING = 9, 2, 8
@@ -91,7 +91,7 @@ def excess(case: Case, factor: float, seeds: range) -> tuple[list[float], int]:
 
 def tuned(case: Case) -> tuple[Case, list[float], int]:
     """Scores of the best beta; it was chosen on other data and other keys."""
-    search = Search(knobs=1, choices=(), budget=BUDGET)
+    search = PatternSearch(knobs=1, choices=(), budget=BUDGET)
     while points := search.ask():
         for point in points:
             search.tell(point, float(np.mean(excess(case, 2.0 ** point.exponents[0], range(1000, 1000 + TUNING))[0])))

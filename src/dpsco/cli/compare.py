@@ -56,15 +56,15 @@ def run(args: argparse.Namespace) -> int:
     from dpsco.json_files import write_atomic
     from dpsco.parallel import available_threads
     from dpsco.research import compare as comparison
+    from dpsco.research.compare.comparison_plots import pictures
     from dpsco.research.compare.page import write_page
-    from dpsco.research.compare.pictures import pictures
 
-    jobs = available_threads() if args.jobs is None else args.jobs
-    positive_integer("--jobs", jobs, "It is the number of processes.")
+    processes = available_threads() if args.jobs is None else args.jobs
+    positive_integer("--jobs", processes, "It is the number of processes.")
     data = None if args.data is None else _file_data(args)
-    scale = comparison.FULL if args.full else comparison.QUICK
+    size = comparison.FULL if args.full else comparison.QUICK
     try:
-        results = comparison.compare(scale, args.out, jobs=jobs, data=data, show=not args.json)
+        results = comparison.compare(size, args.out, processes=processes, data=data, progress=not args.json)
     except KeyboardInterrupt:
         print("dpsco compare: interrupted. The same command goes on where it was.", file=sys.stderr)
         return 130
@@ -97,7 +97,7 @@ def print_tables(results: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from dpsco.research.compare.tables import tables
+    from dpsco.research.compare.text_tables import tables
 
     console = Console()
     for found in tables(results):
@@ -110,6 +110,8 @@ def print_tables(results: Mapping[str, Any]) -> None:
         console.print()
     for finding in results["findings"]:
         console.print(f"{finding['title']}: {finding['text']}", highlight=False, markup=False)
+    if results["how"]["left_out"]:
+        console.print(results["how"]["left_out"], highlight=False, markup=False)
     console.print(
         "Research runs with fixed keys: each meets its (epsilon, delta) by itself, the tuning is not covered.",
         style="dim",

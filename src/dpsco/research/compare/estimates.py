@@ -1,11 +1,13 @@
-"""Means, ratios and exponents, each with its confidence interval.
+"""Means, ratios and exponents with 95 % confidence intervals.
 
     mean       x̄ ± t s / sqrt(k)
-    ratio      exp of the mean of log(a_i / b_i): runs i share their data, so the ratio is paired
+    ratio      exp of the mean of log(a_i / b_i); runs i share their data, so the ratio is paired
     exponent   slope of log y on log n by least squares, ± t times its standard error
 
-Guarantee: intervals have the stated level for normal errors (of the values, of the logs). One run, or two sizes, have
-no interval: its ends are then infinite. Exact counts that follow n^a to the last digit have an interval of width 0.
+Guarantee
+---------
+Intervals have the stated level for normal errors (of the values, of the logarithms). One run, or two sizes, have no
+interval: its ends are infinite. Counts that follow n^a exactly have an interval of width 0.
 """
 
 from __future__ import annotations
@@ -23,19 +25,19 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with the ends of its interval."""
+    """A value and the ends of its interval."""
 
     value: float
     low: float
     high: float
 
     def to_list(self) -> list[float | None]:
-        """[value, low, high] for JSON, rounded to what is meant; None for an end that is infinite."""
+        """Return [value, low, high] rounded to five digits, with None for an infinite end, as JSON requires."""
         return [float(f"{x:.5g}") if math.isfinite(x) else None for x in (self.value, self.low, self.high)]
 
 
 def mean(values: Sequence[float]) -> Estimate:
-    """The mean of independent runs.
+    """Return the mean of independent runs.
 
     >>> mean([1.0, 2.0, 3.0]).value
     2.0
@@ -49,13 +51,13 @@ def mean(values: Sequence[float]) -> Estimate:
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
-    """How many times ``above`` is ``below``, run by run."""
+    """Return the geometric mean of ``above[i] / below[i]``."""
     logs = mean([math.log(a / b) for a, b in zip(above, below, strict=True)])
     return Estimate(*(_exp(x) for x in (logs.value, logs.low, logs.high)))
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> Estimate:
-    """a of y = c n^a.
+    """Return the a of y = c n^a.
 
     >>> round(exponent([1, 4, 16, 64], [1, 2, 4, 8]).value, 6)
     0.5

@@ -1,10 +1,16 @@
-"""Rows of a file for a comparison: halves for tuning and for scoring, split into rows to train on and rows to test on.
+"""Rows of a file for a comparison.
 
-    half      a fixed random half of the rows for each role
-    replicate within the half, in a random order of its own: the first 80 % to train on, the rest to test on
+    half        a fixed random half of the rows per role (tuning, scoring)
+    replicate   a random order of the half; the first 80 % to train on, the rest to test on
 
-Guarantee: no row serves both roles; no row of a replicate is trained on and tested on. The comparison is research on
-data that its reader may see: nothing about it is private. Cost: all rows in memory.
+Guarantee
+---------
+No row serves both roles. In a replicate no row is used both for training and for testing. The comparison is research
+on data that its reader may see: nothing about it is private.
+
+Cost
+----
+All rows are in memory.
 """
 
 from __future__ import annotations
@@ -35,7 +41,7 @@ FEWEST_ROWS = 100
 
 @dataclass(frozen=True)
 class FileData:
-    """A file, what its columns are, and the model to train on it."""
+    """A file, its declared columns, and the model to train on it."""
 
     path: Path = field(repr=False)
     labels: Labels
@@ -45,27 +51,29 @@ class FileData:
 
     @property
     def classes(self) -> int:
+        """The number of classes."""
         return len(self.labels.classes or ())
 
     @property
     def problem(self) -> Problem:
+        """The problem to train on."""
         width = self.columns if isinstance(self.columns, int) else self.columns.width
         loss = Logistic() if self.classes == 2 else Softmax(self.classes)
         return Problem(loss, model_ball(self.radius, loss), width, intercept=True)
 
     @property
     def training_rows(self) -> int:
-        """n of every run: 80 % of a half."""
+        """Rows per run: 80 % of a half."""
         return int(TRAINED_ON * (len(_loaded(self)[1]) // 2))
 
     @property
     def digest(self) -> str:
-        """What the rows are, wherever the file lies."""
+        """A digest of the rows and their declaration, independent of the path."""
         text = f"{self.labels!r} {self.columns!r} {self.feature_norm} {self.radius}"
         return hashlib.sha256(text.encode() + _content(self.path)).hexdigest()
 
     def split(self, role: str, replicate: int) -> tuple[Any, NDArray[Any], Callable[[Array], dict[str, float]]]:
-        """Features and labels to train on, and a measure on the rows to test on."""
+        """Return features and labels to train on, and a function that measures parameters on the test rows."""
         features, labels = _loaded(self)
         mine = halves(len(labels))[role]
         order = np.random.default_rng([replicate, len(mine)]).permutation(mine)
@@ -84,7 +92,7 @@ class FileData:
 
 
 def halves(rows: int) -> dict[str, NDArray[np.int64]]:
-    """Row numbers of each role: disjoint, and the same whatever the replicate."""
+    """Return the row numbers of each role: disjoint, and the same for every replicate."""
     order = np.random.default_rng(0).permutation(rows)
     return {"tuning": order[: rows // 2], "scoring": order[rows // 2 : 2 * (rows // 2)]}
 

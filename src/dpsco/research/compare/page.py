@@ -9,8 +9,8 @@ from typing import Any
 
 from dpsco.errors import ExtraMissing
 from dpsco.json_files import write_atomic
-from dpsco.research.compare.pictures import pictures
-from dpsco.research.compare.tables import tables
+from dpsco.research.compare.comparison_plots import pictures
+from dpsco.research.compare.text_tables import tables
 
 __all__ = ["write_page"]
 

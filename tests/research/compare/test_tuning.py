@@ -7,40 +7,46 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsco.research.compare import on_a_file, outside, over_passes, over_rounds, over_sizes
+from dpsco.research.compare.compared_methods import NOT_TUNED, OURS
+from dpsco.research.compare.comparison_size import FULL, QUICK, TuningBudget
+from dpsco.research.compare.evaluation_data import MOST_REPLICATES, ROLES, Setting, rows_for
 from dpsco.research.compare.file_data import FileData, halves
-from dpsco.research.compare.lineup import NOT_TUNED, OURS
-from dpsco.research.compare.scale import FULL, QUICK
-from dpsco.research.compare.settings import MOST_REPLICATES, ROLES, Setting, rows_for
-from dpsco.research.compare.study import Effort, Study, studied
-from dpsco.research.compare.trial import Outcome, Trial, key_for
+from dpsco.research.compare.sections import (
+    accuracy_on_file,
+    excess_by_passes,
+    excess_by_rounds,
+    excess_by_size,
+    minimiser_outside_set,
+)
+from dpsco.research.compare.single_run import RunOutcome, SingleRun, key_for
+from dpsco.research.compare.tuning import TuningTask, tune
 from dpsco.rows.file_stream import Labels
 
 
-def followed(study: Study, outcome: Outcome) -> list[Trial]:
-    """Every run that a study asks for when each has this outcome."""
-    steps, asked = studied(study), []
-    trials = next(steps)
+def followed(task: TuningTask, outcome: RunOutcome) -> list[SingleRun]:
+    """Every run that a task asks for when each has this outcome."""
+    steps, asked = tune(task), []
+    runs = next(steps)
     try:
         while True:
-            asked += trials
-            trials = steps.send([outcome] * len(trials))
+            asked += runs
+            runs = steps.send([outcome] * len(runs))
     except StopIteration:
         return asked
 
 
-def test_every_contender_of_every_section_has_the_same_budget() -> None:
-    for scale in (QUICK, FULL):
-        sections = (over_rounds, over_passes, outside, over_sizes)
-        studies = [study for section in sections for study in section.studies(scale)]
-        studies = [study for study in studies if study.contender not in NOT_TUNED]
-        assert {study.effort for study in studies} == {scale.effort}
-        for study in {study.contender.name: study for study in studies}.values():
-            for outcome in (Outcome(score=1.0), Outcome(score=None, refused="no")):
-                asked = followed(study, outcome)
-                assert len(asked) == scale.effort.runs
+def test_every_method_of_every_section_has_the_same_budget() -> None:
+    for size in (QUICK, FULL):
+        sections = (excess_by_rounds, excess_by_passes, minimiser_outside_set, excess_by_size)
+        tasks = [task for section in sections for task in section.tasks(size)]
+        tasks = [task for task in tasks if task.method not in NOT_TUNED]
+        assert {task.budget for task in tasks} == {size.budget}
+        for task in {task.method.name: task for task in tasks}.values():
+            for outcome in (RunOutcome(score=1.0), RunOutcome(score=None, refused="no")):
+                asked = followed(task, outcome)
+                assert len(asked) == size.budget.runs
                 tuned = {(t.scales, t.options, t.plan, t.rounds) for t in asked if t.role == "tuning"}
-                assert len(tuned) == scale.effort.configurations
+                assert len(tuned) == size.budget.configurations
 
 
 def test_scoring_shares_neither_keys_nor_seeds_with_tuning() -> None:
@@ -48,7 +54,7 @@ def test_scoring_shares_neither_keys_nor_seeds_with_tuning() -> None:
     keys = {key_for(role, i) for role, i in product(ROLES, replicates)}
     seeds = {first + i for first, i in product(ROLES.values(), replicates)}
     assert len(keys) == len(seeds) == 2 * MOST_REPLICATES
-    asked = followed(Study(OURS, Setting(n=500), 4, Effort(5, 2, 3)), Outcome(score=1.0))
+    asked = followed(TuningTask(OURS, Setting(n=500), 4, TuningBudget(5, 2, 3)), RunOutcome(score=1.0))
     assert [t.role for t in asked].count("scoring") == 3
 
 
@@ -73,5 +79,5 @@ def test_rows_of_a_file_serve_one_role_each(tmp_path: Path) -> None:
     assert found["scoring", 0] != found["scoring", 1]
     both = halves(1_001)
     assert not set(both["tuning"]) & set(both["scoring"])
-    studies = on_a_file.studies(QUICK, data)
-    assert {study.effort for study in studies} == {QUICK.effort}
+    tasks = accuracy_on_file.tasks(QUICK, data)
+    assert {task.budget for task in tasks} == {QUICK.budget}

@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 
 from dpsco.errors import CheckpointError
-from dpsco.research.compare.lineup import OURS
-from dpsco.research.compare.pool import Pool, opened_pool
-from dpsco.research.compare.search import Point
-from dpsco.research.compare.settings import Setting
-from dpsco.research.compare.store import opened
-from dpsco.research.compare.study import Effort, Study
-from dpsco.research.compare.trial import Outcome, Trial
+from dpsco.research.compare.compared_methods import OURS
+from dpsco.research.compare.comparison_size import TuningBudget
+from dpsco.research.compare.evaluation_data import Setting
+from dpsco.research.compare.pattern_search import GridPoint
+from dpsco.research.compare.process_pool import RunPool, open_pool
+from dpsco.research.compare.run_cache import open_cache
+from dpsco.research.compare.single_run import RunOutcome, SingleRun
+from dpsco.research.compare.tuning import TuningTask
 
-EFFORT = Effort(configurations=7, tuning=2, scoring=3)
-STUDIES = [Study(OURS, Setting(n=1_000), rounds, EFFORT) for rounds in (4, 8)]
+BUDGET = TuningBudget(configurations=7, tuning=2, scoring=3)
+TASKS = [TuningTask(OURS, Setting(n=1_000), rounds, BUDGET) for rounds in (4, 8)]
 
 
 class Killed(Exception):
@@ -33,24 +34,24 @@ class Here:
 
     def __init__(self, lives: int) -> None:
         self.lives = lives
-        self.seen: list[Trial] = []
+        self.seen: list[SingleRun] = []
 
-    def submit(self, _: Any, trial: Trial) -> Future[Outcome]:
+    def submit(self, _: Any, run: SingleRun) -> Future[RunOutcome]:
         if len(self.seen) == self.lives:
             raise Killed
-        self.seen.append(trial)
-        scale = dict(trial.scales).get("beta", 1.0)
-        score = (scale - 0.2 * trial.rounds) ** 2 + 0.01 * trial.replicate + (trial.role == "scoring")
-        future: Future[Outcome] = Future()
-        future.set_result(Outcome(score=score, steps=trial.rounds, gradients=2 * trial.setting.n, participation=1))
+        self.seen.append(run)
+        scale = dict(run.scales).get("beta", 1.0)
+        score = (scale - 0.2 * run.rounds) ** 2 + 0.01 * run.replicate + (run.role == "scoring")
+        future: Future[RunOutcome] = Future()
+        future.set_result(RunOutcome(score=score, steps=run.rounds, gradients=2 * run.setting.n, participation=1))
         return future
 
 
 def compared(folder: Path, lives: int = 10**6) -> tuple[Any, Here]:
     here = Here(lives)
-    with opened(folder) as store:
+    with open_cache(folder) as cache:
         try:
-            return Pool(here, store, lambda _: None).study(STUDIES), here
+            return RunPool(here, cache, lambda _: None).tune(TASKS), here
         except Killed:
             return None, here
 
@@ -63,12 +64,12 @@ def test_a_killed_comparison_goes_on_where_it_was(tmp_path: Path, lives: int) ->
     assert killed is None
     assert resumed == whole
     # What was under way at the kill may be made again, what was finished may not.
-    kept = {trial.digest() for trial in first.seen[: max(0, lives - EFFORT.runs)]}
-    assert not kept & {trial.digest() for trial in second.seen}
+    kept = {run.digest() for run in first.seen[: max(0, lives - BUDGET.runs)]}
+    assert not kept & {run.digest() for run in second.seen}
     again, third = compared(tmp_path / "killed")
     assert again == whole
     assert third.seen == []
-    assert len(once.seen) == 2 * EFFORT.runs
+    assert len(once.seen) == 2 * BUDGET.runs
 
 
 def test_a_line_cut_short_is_dropped_and_the_rest_is_kept(tmp_path: Path) -> None:
@@ -76,33 +77,33 @@ def test_a_line_cut_short_is_dropped_and_the_rest_is_kept(tmp_path: Path) -> Non
     file = tmp_path / "runs.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:5]) + lines[5][:20])
-    with opened(tmp_path) as store:
-        assert len(store) == 5
-        trial = OURS.trial(Setting(n=77), 2, Point((0.0,) * len(OURS.knobs), (0,)), "tuning", 0)
-        store.put(trial, Outcome(score=1.0))
-    with opened(tmp_path) as store:
-        assert len(store) == 6
-        assert store.get(trial) == Outcome(score=1.0)
+    with open_cache(tmp_path) as cache:
+        assert len(cache) == 5
+        run = OURS.single_run(Setting(n=77), 2, GridPoint((0.0,) * len(OURS.knobs), (0,)), "tuning", 0)
+        cache.put(run, RunOutcome(score=1.0))
+    with open_cache(tmp_path) as cache:
+        assert len(cache) == 6
+        assert cache.get(run) == RunOutcome(score=1.0)
 
 
 def test_two_comparisons_do_not_write_into_one_folder(tmp_path: Path) -> None:
-    with opened(tmp_path), pytest.raises(CheckpointError, match="in use"), opened(tmp_path):
+    with open_cache(tmp_path), pytest.raises(CheckpointError, match="in use"), open_cache(tmp_path):
         pass
 
 
 def test_the_digest_knows_everything_that_a_run_depends_on() -> None:
-    point = Point((0.0,) * len(OURS.knobs), (0,))
-    base = OURS.trial(Setting(n=1_000), 4, point, "tuning", 0)
+    point = GridPoint((0.0,) * len(OURS.knobs), (0,))
+    base = OURS.single_run(Setting(n=1_000), 4, point, "tuning", 0)
     others = [
-        OURS.trial(Setting(n=1_001), 4, point, "tuning", 0),
-        OURS.trial(Setting(n=1_000, epsilon=2.0), 4, point, "tuning", 0),
-        OURS.trial(Setting(n=1_000), 5, point, "tuning", 0),
-        OURS.trial(Setting(n=1_000), 4, Point(point.exponents, (1,)), "tuning", 0),
-        OURS.trial(Setting(n=1_000), 4, Point((1.0,) * len(OURS.knobs), (0,)), "tuning", 0),
-        OURS.trial(Setting(n=1_000), 4, point, "scoring", 0),
-        OURS.trial(Setting(n=1_000), 4, point, "tuning", 1),
+        OURS.single_run(Setting(n=1_001), 4, point, "tuning", 0),
+        OURS.single_run(Setting(n=1_000, epsilon=2.0), 4, point, "tuning", 0),
+        OURS.single_run(Setting(n=1_000), 5, point, "tuning", 0),
+        OURS.single_run(Setting(n=1_000), 4, GridPoint(point.exponents, (1,)), "tuning", 0),
+        OURS.single_run(Setting(n=1_000), 4, GridPoint((1.0,) * len(OURS.knobs), (0,)), "tuning", 0),
+        OURS.single_run(Setting(n=1_000), 4, point, "scoring", 0),
+        OURS.single_run(Setting(n=1_000), 4, point, "tuning", 1),
     ]
-    assert len({trial.digest() for trial in (base, *others)}) == 1 + len(others)
+    assert len({run.digest() for run in (base, *others)}) == 1 + len(others)
 
 
 def test_a_killed_comparison_leaves_no_process_behind(tmp_path: Path) -> None:
@@ -110,10 +111,10 @@ def test_a_killed_comparison_leaves_no_process_behind(tmp_path: Path) -> None:
     program = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
-        "from dpsco.research.compare.pool import opened_pool\n"
-        "from dpsco.research.compare.store import opened\n"
+        "from dpsco.research.compare.process_pool import open_pool\n"
+        "from dpsco.research.compare.run_cache import open_cache\n"
         "if __name__ == '__main__':\n"
-        "    with opened(Path(sys.argv[1])) as store, opened_pool(store, 1, lambda _: None) as pool:\n"
+        "    with open_cache(Path(sys.argv[1])) as cache, open_pool(cache, 1, lambda _: None) as pool:\n"
         "        print(pool._executor.submit(os.getpid).result(), flush=True)\n"
         "        time.sleep(600)\n"
     )
@@ -133,7 +134,7 @@ def test_a_killed_comparison_leaves_no_process_behind(tmp_path: Path) -> None:
 
 def interrupted(folder: Path) -> None:
     """A comparison that is stopped by hand while a long run is under way."""
-    with opened(folder) as store, opened_pool(store, 1, lambda _: None) as pool:
+    with open_cache(folder) as cache, open_pool(cache, 1, lambda _: None) as pool:
         pool._executor.submit(time.sleep, 0).result()
         pool._executor.submit(time.sleep, 600)
         raise KeyboardInterrupt

@@ -1,11 +1,14 @@
-"""One run of one method: what it is, and what came out.
+"""One run of one method: what to run, and its outcome.
 
-A trial is all that a run depends on: the setting, the method with its options, the multiples of its formula's knobs,
-the plan's noise, the rounds, and whose data and key it takes (role and replicate). Keys are fixed by role and
-replicate: these are research runs, and their reports say "not private".
+A `SingleRun` holds everything a run depends on: the setting, the method with its options, multiples of its knobs, the
+mechanism, the rounds, and the role and replicate that fix rows and key. Keys are fixed: these are research runs, and
+their reports say "not private".
 
-Guarantee: the same trial gives the same outcome but for its seconds; tuning and scoring share neither rows nor keys.
-A method that refuses a configuration (a step its proof does not allow) has the refusal as its outcome.
+Guarantee
+---------
+The same `SingleRun` gives the same `RunOutcome`, seconds aside. Tuning and scoring share neither rows nor keys. If a
+method refuses a configuration (a step size that its proof does not allow), the refusal is the outcome. A missing
+optional package is an error, never an outcome.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import ast
 import dataclasses
 import hashlib
 import inspect
+import math
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -21,20 +25,20 @@ from pathlib import Path
 from typing import Any
 
 import dpsco
-from dpsco.errors import DpscoError, InvalidArgument, one_of
+from dpsco.errors import DpscoError, ExtraMissing, InvalidArgument, one_of
 from dpsco.json_files import canonical, jsonable
 from dpsco.methods import ALGORITHMS, Algorithm
-from dpsco.research.compare.settings import MOST_REPLICATES, ROLES, Setting, rows_for
+from dpsco.research.compare.evaluation_data import MOST_REPLICATES, ROLES, Setting, rows_for
 
-__all__ = ["Fields", "Outcome", "Trial", "key_for", "run"]
+__all__ = ["Fields", "RunOutcome", "SingleRun", "execute", "key_for"]
 
 Fields = tuple[tuple[str, Any], ...]
-"""Names with values, in an order of their own: a mapping that can be hashed."""
+"""Names with values: a mapping that can be hashed."""
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What to run."""
+class SingleRun:
+    """What to run, on the data of which replicate."""
 
     setting: Setting
     algorithm: str
@@ -42,11 +46,11 @@ class Trial:
     role: str
     replicate: int
     options: Fields = ()
-    """Fields of the algorithm."""
+    """Fields of the method."""
     plan: Fields = ()
     """Fields of the plan: mechanism, z_step."""
     scales: Fields = ()
-    """Multiples of the knobs' default values."""
+    """Factors on the default values of the knobs."""
 
     def __post_init__(self) -> None:
         one_of("role", self.role, ROLES)
@@ -54,7 +58,7 @@ class Trial:
             raise InvalidArgument(f"Expected replicate={self.replicate} from 0 to {MOST_REPLICATES - 1}.")
 
     def digest(self) -> str:
-        """Of the trial and of the files that say what its method does."""
+        """Return a digest of the run and of the source code of its method."""
         file = self.setting.file
         setting = dataclasses.replace(self.setting, file=None)
         fields = {
@@ -68,8 +72,8 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came out: ``score`` is the excess risk, or the test loss on a file; None where the method refused."""
+class RunOutcome:
+    """The result of a run. ``score`` is the excess risk, or the test loss on a file; None if the method refused."""
 
     score: float | None
     accuracy: float | None = None
@@ -78,27 +82,31 @@ class Outcome:
     participation: int = 0
     mu: float | None = None
     seconds: float = 0.0
-    """Of the processor."""
+    """Processor time."""
     refused: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+    @property
+    def score_or_infinity(self) -> float:
+        """The score; infinite if the method refused."""
+        return math.inf if self.score is None else self.score
 
 
-def run(trial: Trial) -> Outcome:
-    """Train as ``trial`` says and measure on rows that were not trained on."""
-    rows = rows_for(trial.setting, trial.role, trial.replicate)
+def execute(run: SingleRun) -> RunOutcome:
+    """Train, then measure on rows that were not used for training."""
+    rows = rows_for(run.setting, run.role, run.replicate)
     began = time.process_time()
     try:
-        plan = _plan(trial)
+        plan = _plan(run)
         stream = dpsco.stream(rows.features, rows.labels)
-        result = dpsco.train(plan, stream, algorithm=configured(trial, plan), key=key_for(trial.role, trial.replicate))
+        result = dpsco.train(plan, stream, algorithm=configured(run, plan), key=key_for(run.role, run.replicate))
+    except ExtraMissing:
+        raise
     except DpscoError as refusal:
-        return Outcome(score=None, refused=str(refusal), seconds=round(time.process_time() - began, 3))
+        return RunOutcome(score=None, refused=str(refusal), seconds=round(time.process_time() - began, 3))
     seconds = round(time.process_time() - began, 3)
     counts, model = result.counts, result.model
     reached = rows.measure(_parameters(model, plan.problem))
-    return Outcome(
+    return RunOutcome(
         score=reached["score"],
         accuracy=reached.get("accuracy"),
         gradients=counts.gradients,
@@ -109,22 +117,22 @@ def run(trial: Trial) -> Outcome:
     )
 
 
-def configured(trial: Trial, plan: dpsco.Plan) -> Any:
-    """The method with its options, its knobs at the trial's multiples of the formula's values."""
-    method: Any = ALGORITHMS[trial.algorithm](**dict(trial.options))
+def configured(run: SingleRun, plan: dpsco.Plan) -> Any:
+    """Return the method with its options and its scaled knobs."""
+    method: Any = ALGORITHMS[run.algorithm](**dict(run.options))
     defaults = method.defaults(plan)
-    return dataclasses.replace(method, **{name: scale * defaults[name] for name, scale in trial.scales})
+    return dataclasses.replace(method, **{name: scale * defaults[name] for name, scale in run.scales})
 
 
 def key_for(role: str, replicate: int) -> bytes:
-    """The fixed noise key of a replicate: no two replicates, of one role or of two, share it."""
+    """Return the fixed noise key of a replicate. No two replicates share it."""
     return hashlib.sha256(f"dpsco compare, {role}, {replicate}".encode()).digest()
 
 
-def _plan(trial: Trial) -> dpsco.Plan:
-    problem, setting = trial.setting.problem, trial.setting
-    settled = {"beta": problem.smoothness, "clip": problem.lipschitz, **dict(trial.plan)}
-    return dpsco.Plan(problem, setting.n, setting.budget, rounds=trial.rounds, **settled)
+def _plan(run: SingleRun) -> dpsco.Plan:
+    problem, setting = run.setting.problem, run.setting
+    settled = {"beta": problem.smoothness, "clip": problem.lipschitz, **dict(run.plan)}
+    return dpsco.Plan(problem, setting.n, setting.budget, rounds=run.rounds, **settled)
 
 
 def _parameters(model: dpsco.Model, problem: dpsco.Problem) -> Any:
@@ -138,21 +146,21 @@ def _parameters(model: dpsco.Model, problem: dpsco.Problem) -> Any:
 
 @cache
 def _code(algorithm: str) -> str:
-    """Digest of what a method does: the files of its class and of the methods it is made from, without their words."""
+    """Return a digest of the files that define a method and its base classes, without comments and docstrings."""
     kinds = [kind for kind in ALGORITHMS[algorithm].__mro__ if issubclass(kind, Algorithm) and kind is not Algorithm]
     paths = sorted({inspect.getfile(kind) for kind in kinds})
     return hashlib.sha256("".join(_statements(Path(path)) for path in paths).encode()).hexdigest()[:16]
 
 
 def _statements(path: Path) -> str:
-    """A file's statements: comments and strings that stand alone (docstrings) left out."""
+    """Return the statements of a file, without comments and docstrings."""
     tree = ast.parse(path.read_bytes())
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            node.body = [part for part in body if not _is_words(part)]  # type: ignore[attr-defined]
+            node.body = [part for part in body if not _is_docstring(part)]  # type: ignore[attr-defined]
     return ast.dump(tree)
 
 
-def _is_words(statement: ast.AST) -> bool:
+def _is_docstring(statement: ast.AST) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -1,4 +1,4 @@
-"""Results as tables of text: one making for the terminal, the page and the documentation."""
+"""Results as tables of text, for the terminal, the page and the documentation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Table", "markdown", "tables"]
 
 @dataclass(frozen=True)
 class Table:
-    """A heading line and lines of cells."""
+    """Column names and lines of cells."""
 
     name: str
     title: str
@@ -20,23 +20,21 @@ class Table:
 
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
-    """Every table there is, in the order of the page."""
-    found = [_marks(results), _table(results["table"]), _rounds(results["rounds"]), _sizes(results["sizes"])]
+    """Return the table of every section, in the order of the page."""
+    found = [_ratios(results["ratios"]), _table(results["table"]), _rounds(results["rounds"]), _sizes(results["sizes"])]
     found += [_outside(results["outside"]), _passes(results["passes"])]
     return found + ([_file(results["file"])] if "file" in results else [])
 
 
 def markdown(table: Table) -> str:
-    """A table for the documentation."""
+    """Return a table in Markdown."""
     lines = ["| " + " | ".join(line) + " |" for line in (table.columns, *table.lines)]
     return "\n".join([lines[0], "|" + "---|" * len(table.columns), *lines[1:]])
 
 
-def _marks(results: Mapping[str, Any]) -> Table:
-    lines = tuple(
-        (m["what"], m["asked"], interval(m["measured"]), "yes" if m["met"] else "NO") for m in results["marks"]
-    )
-    return Table("marks", "Marks", ("ratio of excess risks", "asked", "measured", "met"), lines)
+def _ratios(ratios: Sequence[Mapping[str, Any]]) -> Table:
+    lines = tuple((ratio["what"], interval(ratio["measured"])) for ratio in ratios)
+    return Table("ratios", "Ratios of excess risks", ("ratio of excess risks", "measured"), lines)
 
 
 def _table(section: Mapping[str, Any]) -> Table:
@@ -129,7 +127,7 @@ def _passes(section: Mapping[str, Any]) -> Table:
         if "excess" in line
     )
     columns = ("n", "method", "rounds", "gradients", "gradients / n", "states per row", "excess", "over one pass")
-    return Table("passes", "One pass beside many", columns, lines)
+    return Table("passes", "One pass and many", columns, lines)
 
 
 def _file(section: Mapping[str, Any]) -> Table:
@@ -145,7 +143,7 @@ def _file(section: Mapping[str, Any]) -> Table:
 
 
 def interval(estimate: Sequence[float | None], form: str = "{:.3g}") -> str:
-    """``value [low, high]``."""
+    """Return ``value [low, high]``."""
     value, low, high = estimate
     if value is None:
         return "none"
@@ -154,16 +152,16 @@ def interval(estimate: Sequence[float | None], form: str = "{:.3g}") -> str:
     return f"{form.format(value)} [{form.format(low)}, {form.format(high)}]"
 
 
-def plus_minus(estimate: Sequence[float | None]) -> str:
-    """``value ± half``."""
+def plus_minus(estimate: Sequence[float | None], digits: int = 3) -> str:
+    """Return ``value ± half width``."""
     value, low, high = estimate
     if value is None or low is None or high is None:
-        return "none" if value is None else f"{value:.3f}"
-    return f"{value:.3f} ± {(high - low) / 2:.3f}"
+        return "none" if value is None else f"{value:.{digits}f}"
+    return f"{value:.{digits}f} ± {(high - low) / 2:.{digits}f}"
 
 
 def number(point: Mapping[str, Any]) -> str:
-    """The mean, with * where the optimum stayed at an edge of what was tried."""
+    """Return the mean, with * if the best configuration was not bracketed."""
     return f"{point['excess'][0]:.2g}" + ("*" if point["edge"] else "") if "excess" in point else "refused"
 
 

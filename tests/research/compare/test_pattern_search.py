@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from dpsco.research.compare.search import Point, Search
+from dpsco.research.compare.pattern_search import GridPoint, PatternSearch
 
 
-def searched(score: Callable[[Point], float], *, knobs: int, choices: tuple[int, ...] = (), budget: int) -> Search:
-    search = Search(knobs, choices, budget)
+def searched(
+    score: Callable[[GridPoint], float], *, knobs: int, choices: tuple[int, ...] = (), budget: int
+) -> PatternSearch:
+    search = PatternSearch(knobs, choices, budget)
     while points := search.ask():
         for point in points:
             assert point not in search.scores
@@ -34,7 +36,7 @@ def test_an_optimum_beyond_the_budget_is_reported_at_the_edge() -> None:
 
 @pytest.mark.parametrize("optimum", [0.0, 1.0, 6.0, math.inf])
 def test_every_search_spends_exactly_its_budget(optimum: float) -> None:
-    def score(point: Point) -> float:
+    def score(point: GridPoint) -> float:
         if math.isinf(optimum):
             return math.inf  # everything is refused
         return abs(point.exponents[0] - optimum) + 0.1 * point.places[0]
@@ -43,12 +45,12 @@ def test_every_search_spends_exactly_its_budget(optimum: float) -> None:
 
 
 def test_two_knobs_and_a_choice_are_searched_together() -> None:
-    def score(point: Point) -> float:
+    def score(point: GridPoint) -> float:
         a, b = point.exponents
         return (a - 3) ** 2 + (b + 2) ** 2 + (a - 3) * (b + 2) + (point.places[0] != 1)
 
     search = searched(score, knobs=2, choices=(2,), budget=30)
-    assert search.best == Point((3.0, -2.0), (1,))
+    assert search.best == GridPoint((3.0, -2.0), (1,))
     assert search.edges == (False, False)
 
 
@@ -60,7 +62,7 @@ def test_refused_configurations_count_as_worse_and_never_win() -> None:
 
 
 def test_a_search_replays_from_its_scores() -> None:
-    def score(point: Point) -> float:
+    def score(point: GridPoint) -> float:
         return (point.exponents[0] - 3.3) ** 2 + math.sin(9 * point.exponents[0])
 
     first, again = (searched(score, knobs=1, budget=14) for _ in range(2))

@@ -1,0 +1,1 @@
+"""The sections of a comparison. Each lists its tuning tasks and measures them into one dictionary."""
