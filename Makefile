@@ -36,6 +36,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 # Schemas are part of the package that checks them: no network.
 lint-workflows: $(VENV)/.lint-workflows

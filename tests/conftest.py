@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.optional_packages import pytest_pycollect_makemodule  # noqa: F401  (a hook)
 from tests.proof_table import MARKS, marks_of
 
 LIMIT = 1e-4

@@ -63,6 +63,8 @@ print("SILENT")
 @pytest.mark.parametrize("isolated", [True, False], ids=["no network there", "a network there"])
 def test_training_estimators_commands_audits_and_adapters_ask_for_no_address(isolated: bool, tmp_path) -> None:
     """Blocked (a network namespace with nothing in it), and open with an audit hook on every call that could leave."""
+    for package in ("jax", "sklearn", "torch", "pyarrow", "matplotlib"):
+        pytest.importorskip(package)
     prefix = ["unshare", "--user", "--map-root-user", "--net"] if isolated else []
     if isolated and subprocess.run([*prefix, "true"], capture_output=True).returncode:
         pytest.skip("this system allows no network namespace of one's own")

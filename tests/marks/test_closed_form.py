@@ -25,8 +25,8 @@ CLIPS = (np.inf, 10.0, 0.7, 1e-3)
 
 def losses() -> dict[str, Callable[[Any, Any], Any]]:
     """Each loss as a function of scores and label, from its definition."""
-    import jax
-    import jax.numpy as jnp
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
 
     def pieces(distance: Any, width: float) -> Any:
         """A parabola up to ``width``, its tangent beyond."""
@@ -43,8 +43,7 @@ def losses() -> dict[str, Callable[[Any, Any], Any]]:
 
 def by_autodiff(loss: Any, query: Query, rows: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, int]:
     """The clipped sum, row by row from gradients that JAX found; and how many rows were clipped."""
-    import jax
-
+    jax = pytest.importorskip("jax")
     with jax.enable_x64(True):
 
         def of_row(x: Any, a: Any, y: Any) -> Any:

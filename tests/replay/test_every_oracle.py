@@ -25,8 +25,8 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 
 def jax_oracle() -> Oracle:
-    import jax
-    import jax.numpy as jnp
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
 
     def loss(p: Any, row: Any) -> Any:
         outputs = jnp.tanh(row[0] @ p["a"] + p["b"]) @ p["c"]
@@ -39,9 +39,8 @@ def jax_oracle() -> Oracle:
 
 
 def torch_oracle() -> Oracle:
-    import torch
-    from torch import nn
-
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
     import dpsco.torch
 
     torch.manual_seed(0)

@@ -6,7 +6,6 @@ import csv
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from dpsco.rows.file_stream import Labels
 from dpsco.rows.public_columns import Columns
@@ -45,6 +44,7 @@ def expected(data: dict[str, list]) -> tuple[np.ndarray, np.ndarray]:
 
 def write(folder: Path, kind: str) -> Path:
     """The table as a file (or folder) of some kind."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     data, path = table(), folder / f"people.{kind}"
