@@ -137,7 +137,7 @@ def _line(found: list[tuple[int, Estimate, int]]) -> dict[str, Any]:
 
 
 def draw(lines: dict[str, Any]) -> None:
-    from dpsco.pages.plots import picture
+    from dpsco.pages.plots import draw_svg, interval_line, log_axes
 
     def rates(axes: Any) -> None:
         for name, label in (
@@ -145,36 +145,29 @@ def draw(lines: dict[str, Any]) -> None:
             ("linear losses, minimiser outside", "outside, $T=\\sqrt{n}$ (linear losses)"),
         ):
             line = lines[name]
-            _errorbars(axes, line, f"{label}: slope {line['slope'][0]:.2f}")
+            interval_line(
+                axes,
+                line["n"],
+                line["excess"],
+                marker="o",
+                markersize=4,
+                label=f"{label}: slope {line['slope'][0]:.2f}",
+            )
             first = line["excess"][0][0]
             power = -1.0 if name == "all three" else -0.5
             guide = [first * (n / line["n"][0]) ** power for n in line["n"]]
             axes.plot(line["n"], guide, color="grey", linestyle=":", linewidth=1)
             axes.annotate(f"$n^{{{power:g}}}$", (line["n"][-1], guide[-1]), fontsize=9, color="grey")
-        _axes(axes)
+        log_axes(axes, "rows n", "excess population risk", legend="inside")
 
     def ingredients(axes: Any) -> None:
         for name in METHODS:
-            _errorbars(axes, lines[name], name)
-        _axes(axes)
+            interval_line(axes, lines[name]["n"], lines[name]["excess"], marker="o", markersize=4, label=name)
+        log_axes(axes, "rows n", "excess population risk", legend="inside")
 
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "rates.svg").write_text(picture(rates, size=(7.0, 4.2), themed=False))
-    (FOLDER / "ingredients.svg").write_text(picture(ingredients, size=(7.0, 4.2), themed=False))
-
-
-def _errorbars(axes: Any, line: dict[str, Any], label: str) -> None:
-    middle = np.array([value[0] for value in line["excess"]])
-    ends = np.array([[v[0] - max(v[1], v[0] / 10), v[2] - v[0]] for v in line["excess"]]).T
-    axes.errorbar(line["n"], middle, yerr=ends, marker="o", markersize=4, linewidth=1.6, capsize=2, label=label)
-
-
-def _axes(axes: Any) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xlabel("rows n")
-    axes.set_ylabel("excess population risk")
-    axes.legend(frameon=False)
+    (FOLDER / "rates.svg").write_text(draw_svg(rates, size=(7.0, 4.2), themed=False))
+    (FOLDER / "ingredients.svg").write_text(draw_svg(ingredients, size=(7.0, 4.2), themed=False))
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import dpsco
-from dpsco.pages.plots import picture
+from dpsco.pages.plots import draw_svg
 from dpsco.research.paper.instances import Population, run
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
@@ -81,7 +81,7 @@ def mechanisms(axes: Any) -> None:
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for draw, size in ((rounds, (8.0, 2.6)), (recursive, (6.5, 3.4)), (mechanisms, (6.5, 3.4))):
-        (FOLDER / f"{draw.__name__}.svg").write_text(picture(draw, size=size, themed=False) + "\n")
+        (FOLDER / f"{draw.__name__}.svg").write_text(draw_svg(draw, size=size, themed=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco.pages import write_page
+from dpsco.pages import write_run_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -33,7 +33,9 @@ def test_the_page_is_readable_in_light_and_in_dark(tmp_path: Path) -> None:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
     plan = dpsco.Plan(problem, 400, dpsco.Budget(1.0, 1e-5), rounds=8, beta=0.2, clip=1.0)
     result = dpsco.train(plan, dpsco.stream(rng.standard_normal((400, 2)) / 3, rng.integers(0, 2, 400)))
-    page = write_page(result, tmp_path / "page.html", reached={"accuracy": "0.5"}, not_private={"rows cut short": "3"})
+    page = write_run_page(
+        result, tmp_path / "page.html", reached={"accuracy": "0.5"}, not_private={"rows cut short": "3"}
+    )
     backgrounds = {}
     for theme, scheme in (("light", 1), ("dark", 0)):
         shot = tmp_path / f"{theme}.png"

@@ -20,7 +20,7 @@ import dpsco
 from dpsco.accounting.account import Account
 from dpsco.errors import DpscoError
 from dpsco.json_files import canonical, write_sealed
-from dpsco.pages.plain_words import promise_in_words
+from dpsco.pages.guarantee_in_words import guarantee_in_words
 from dpsco.release.ledger import open_folder
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.public_columns import Columns
@@ -70,7 +70,7 @@ def _read_model(data: bytes, folder: Path) -> object:
     path = folder / "model.json"
     path.write_bytes(data)
     saved = SavedModel.read(path)
-    shown = str(saved.result.report), saved.result.plan.explain(), promise_in_words(saved.result.report)
+    shown = str(saved.result.report), saved.result.plan.explain(), guarantee_in_words(saved.result.report)
     return saved.predict(np.zeros((1, saved.result.plan.problem.dimension))), shown
 
 

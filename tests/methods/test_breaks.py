@@ -14,7 +14,7 @@ from dpsco import methods
 from dpsco.accounting.poisson import multiplier
 from dpsco.clipping import LinearOracle, PerExample
 from dpsco.clipping.choice import linear_oracle
-from dpsco.pages.plain_words import promise_in_words
+from dpsco.pages.guarantee_in_words import guarantee_in_words
 from dpsco.query import Batch
 from dpsco.release.releaser import Releaser
 from dpsco.run.row_access import Waist
@@ -255,6 +255,6 @@ def test_a_phase_that_svrg_does_not_solve_is_solved_and_certified_all_the_same(m
 def test_the_promise_in_words_is_no_larger_than_the_proof(method, seen, absent) -> None:
     rows = np.zeros((N, P)), np.zeros(N)
     report = dpsco.train(plan_for(), dpsco.stream(*rows), algorithm=method).report
-    words = " ".join(answer for _, answer in promise_in_words(report))
+    words = " ".join(answer for _, answer in guarantee_in_words(report))
     assert seen in words
     assert absent not in words

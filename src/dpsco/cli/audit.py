@@ -72,9 +72,9 @@ def run(args: argparse.Namespace) -> int:
         plan = _plan(args, None if data is None else data[0].shape)
     report = audit(target, plan=plan, data=data, alpha=args.alpha)
     if args.html is not None:
-        from dpsco.pages.audit_page import write_audit_page
+        from dpsco.pages import write_audit_page
 
-        write_audit_page(report, args.html)
+        write_audit_page(json.loads(report.to_json()), args.html)
     if args.json:
         print(
             json.dumps(

@@ -54,10 +54,11 @@ def run(args: argparse.Namespace) -> int:
     """Compare, write the folder, print the tables; the exit code."""
     from dpsco.errors import positive_integer
     from dpsco.json_files import write_atomic
+    from dpsco.pages import write_comparison_page
     from dpsco.parallel import available_threads
     from dpsco.research import compare as comparison
-    from dpsco.research.compare.comparison_plots import pictures
-    from dpsco.research.compare.page import write_page
+    from dpsco.research.compare.comparison_plots import draw_plots
+    from dpsco.research.compare.text_tables import tables
 
     processes = available_threads() if args.jobs is None else args.jobs
     positive_integer("--jobs", processes, "It is the number of processes.")
@@ -70,9 +71,10 @@ def run(args: argparse.Namespace) -> int:
         return 130
     written = json.dumps(results, separators=(",", ":"))
     write_atomic(args.out / "compare.json", written.encode())
-    for name, svg in pictures(results, themed=False).items():
+    for name, svg in draw_plots(results, themed=False).items():
         write_atomic(args.out / f"{name}.svg", svg.encode())
-    page = write_page(results, args.out / "compare.html")
+    page = args.out / "compare.html"
+    write_comparison_page(results, page, tables=tables(results), plots=draw_plots(results))
     if args.json:
         print(written)
     else:

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     import dpsco
     from dpsco.datasets import reference_problem
     from dpsco.errors import positive_integer
-    from dpsco.pages import write_page
+    from dpsco.pages import write_run_page
 
     n = positive_integer("--rows", args.rows, "It is how many rows to simulate.")
     data = reference_problem(n)
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         "excess risk, private": f"{excess:.3g}",
         "excess risk at the start": f"{data.excess_risk(np.zeros(problem.dimension)):.3g}",
     }
-    page = write_page(result, args.out / "index.html", reached=reached)
+    page = write_run_page(result, args.out / "index.html", reached=reached)
     if args.json:
         print(
             json.dumps({"report": json.loads(result.report.to_json()), "reached": reached, "page": str(page)}, indent=2)

@@ -206,10 +206,10 @@ def _tell(args: argparse.Namespace, saved: Any, written: Path, counted: Any) -> 
 
     reached = {} if args.public_test is None else reached_on(args.public_test, saved)
     if args.report is not None:
-        from dpsco.pages import write_page
+        from dpsco.pages import write_run_page
 
         hidden = None if counted is None else not_private_figures(counted)
-        write_page(saved.result, args.report, reached=reached, not_private=hidden)
+        write_run_page(saved.result, args.report, reached=reached, not_private=hidden)
     report = saved.result.report
     if args.json:
         page = None if args.report is None else str(args.report)

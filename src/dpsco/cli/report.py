@@ -31,9 +31,9 @@ def run(args: argparse.Namespace) -> int:
 
     result = SavedModel.read(args.model).result
     if args.html is not None:
-        from dpsco.pages import write_page
+        from dpsco.pages import write_run_page
 
-        write_page(result, args.html)
+        write_run_page(result, args.html)
     if args.json:
         body = {"report": json.loads(result.report.to_json()), "plan": result.plan.to_dict()}
         print(json.dumps({**body, "page": None if args.html is None else str(args.html)}, indent=2))

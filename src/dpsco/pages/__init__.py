@@ -1,5 +1,10 @@
-"""Pages people can look at. Needs ``dpsco[report]``."""
+"""Self-contained HTML pages: one renderer, one stylesheet, one set of plots. Needs ``dpsco[report]``.
 
-from dpsco.pages.run_page import write_page
+Pages render what they are given: a result, or plain dictionaries. They compute nothing about privacy.
+"""
 
-__all__ = ["write_page"]
+from dpsco.pages.audit_page import write_audit_page
+from dpsco.pages.comparison_page import write_comparison_page
+from dpsco.pages.run_page import write_run_page
+
+__all__ = ["write_audit_page", "write_comparison_page", "write_run_page"]

@@ -1,4 +1,4 @@
-"""Plots as SVG text: the same bytes for the same numbers, colours that follow the page's theme."""
+"""Plots as SVG text. The same numbers give the same bytes; colours follow the theme of the page."""
 
 from __future__ import annotations
 
@@ -8,37 +8,33 @@ from typing import Any
 
 from dpsco.errors import ExtraMissing
 
-__all__ = ["line_plot", "picture"]
+__all__ = ["COLOURS", "EMPHASIS", "MARKERS", "draw_svg", "interval_line", "line_plot", "log_axes"]
+
+COLOURS = (
+    *("#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"),
+    *("#8c564b", "#9467bd", "#a3a500", "#17becf", "#3b3b98", "#2e8b57"),
+)
+EMPHASIS = "#c1440e"
+MARKERS = "osD^vP*Xph<>"
 
 
-def line_plot(
-    series: Sequence[tuple[str, Sequence[float], Sequence[float]]],
-    *,
-    x_label: str,
-    y_label: str,
-    x_log: bool = False,
-    y_log: bool = False,
-    mark: tuple[float, float] | None = None,
-) -> str:
-    """An SVG element with one line for each (name, x, y); ``mark`` puts a dot on one point."""
+def draw_svg(draw: Callable[[Any], None], *, size: tuple[float, float], themed: bool = True) -> str:
+    """Return the SVG element of what ``draw`` draws on matplotlib axes.
 
-    def draw(axes: Any) -> None:
-        for name, x, y in series:
-            axes.plot(x, y, marker="o", markersize=3, linewidth=1.6, label=name)
-        if mark is not None:
-            axes.plot(*mark, marker="o", markersize=8, color="#c1440e")
-        axes.set_xlabel(x_label)
-        axes.set_ylabel(y_label)
-        axes.set_xscale("log" if x_log else "linear")
-        axes.set_yscale("log" if y_log else "linear")
-        if len(series) > 1:
-            axes.legend(frameon=False)
+    Parameters
+    ----------
+    draw
+        Called with the axes.
+    size
+        Width and height in inches.
+    themed
+        Whether lines and text take the colour of the page. Otherwise they are black on white, for a file.
 
-    return picture(draw, size=(6.0, 3.2))
-
-
-def picture(draw: Callable[[Any], None], *, size: tuple[float, float], themed: bool = True) -> str:
-    """The SVG element of what ``draw`` puts on a pair of axes; without a theme it is black on white, for a file."""
+    Raises
+    ------
+    ExtraMissing
+        If matplotlib is not installed.
+    """
     try:
         import matplotlib
     except ImportError:
@@ -46,7 +42,7 @@ def picture(draw: Callable[[Any], None], *, size: tuple[float, float], themed: b
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    # A fixed hash salt and no date make the file reproducible; text stays text so that the page's font applies.
+    # A fixed hash salt and no date make the file reproducible. Text stays text, so the font of the page applies.
     with matplotlib.rc_context({"svg.hashsalt": "dpsco", "svg.fonttype": "none", "font.size": 10}):
         figure = Figure(figsize=size, layout="constrained")
         axes: Any = figure.subplots()
@@ -57,11 +53,56 @@ def picture(draw: Callable[[Any], None], *, size: tuple[float, float], themed: b
         canvas: Any = FigureCanvasSVG(figure)
         canvas.print_svg(buffer, metadata={"Date": None})
     text = buffer.getvalue()
-    element = text[text.index("<svg") :]
-    return _themed(element) if themed else element
+    svg = text[text.index("<svg") :]
+    if not themed:
+        return svg
+    return svg.replace("fill: #ffffff", "fill: none").replace("stroke: #000000", "stroke: currentColor")
 
 
-def _themed(svg: str) -> str:
-    """Black lines and text take the page's colour, the white background goes: one picture for light and dark."""
-    svg = svg.replace("fill: #ffffff", "fill: none").replace("stroke: #000000", "stroke: currentColor")
-    return svg.replace("<svg ", '<svg style="max-width:100%;height:auto;fill:currentColor" ', 1)
+def line_plot(
+    series: Sequence[tuple[str, Sequence[float], Sequence[float]]],
+    *,
+    x_label: str,
+    y_label: str,
+    x_log: bool = False,
+    y_log: bool = False,
+    dot: tuple[float, float] | None = None,
+) -> str:
+    """Return an SVG element with one line per (name, x, y), and a dot on one point."""
+
+    def draw(axes: Any) -> None:
+        for name, x, y in series:
+            axes.plot(x, y, marker="o", markersize=3, linewidth=1.6, label=name)
+        if dot is not None:
+            axes.plot(*dot, marker="o", markersize=8, color=EMPHASIS)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.set_xscale("log" if x_log else "linear")
+        axes.set_yscale("log" if y_log else "linear")
+        if len(series) > 1:
+            axes.legend(frameon=False)
+
+    return draw_svg(draw, size=(6.0, 3.2))
+
+
+def interval_line(axes: Any, x: Sequence[float], estimates: Sequence[Sequence[Any]], **style: Any) -> None:
+    """Draw a line through (value, low, high) estimates, with a bar per interval."""
+    values = [value for value, _, _ in estimates]
+    if any(low is None for _, low, _ in estimates):
+        axes.plot(x, values, **style)
+        return
+    # A bar on a logarithmic axis cannot reach 0: cut it at a tenth of the value.
+    below = [value - max(low, value / 10) for value, low, _ in estimates]
+    above = [high - value for value, _, high in estimates]
+    axes.errorbar(x, values, yerr=[below, above], capsize=2, elinewidth=0.9, **style)
+
+
+def log_axes(axes: Any, x_label: str, y_label: str, *, legend: str = "right") -> None:
+    """Make both axes logarithmic and name them; the legend is to the "right" of the axes or "inside"."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+    place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if legend == "right" else {}
+    axes.legend(frameon=False, fontsize=8.5, **place)

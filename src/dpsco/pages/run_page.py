@@ -1,74 +1,73 @@
-"""One self-contained HTML page a run: promise, plan, what happened, what it reached on public data."""
+"""The page of a run: guarantee, plan, what happened, and results on public data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 
-from dpsco.errors import ExtraMissing
-from dpsco.json_files import write_atomic
 from dpsco.methods import AcceleratedSRGD
-from dpsco.pages.plain_words import promise_in_words
+from dpsco.pages.guarantee_in_words import guarantee_in_words
 from dpsco.pages.plots import line_plot
+from dpsco.pages.renderer import write_html
 from dpsco.run.result import Result
 
-__all__ = ["write_page"]
+__all__ = ["write_run_page"]
 
 
-def write_page(
+def write_run_page(
     result: Result,
     path: str | Path,
     *,
     reached: Mapping[str, str] | None = None,
     not_private: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write the page of ``result`` to ``path`` and return it.
+    """Write the page of a run.
 
-    ``reached`` holds figures measured on data you declare public; they are shown as such. Everything else on
-    the page comes from the plan and from released values, so the page may be published. ``not_private`` holds
-    figures that depend on the rows without noise (clip fractions, training loss): the page is then marked NOT
-    PRIVATE from its first line, and is for whoever may see the data.
+    Parameters
+    ----------
+    result
+        The result of `dpsco.train`.
+    path
+        The file to write.
+    reached
+        Figures measured on data that you declare public. The page labels them so.
+    not_private
+        Figures that depend on the rows without noise, such as clip fractions. The page is then marked NOT PRIVATE from
+        its first line.
+
+    Returns
+    -------
+    Path
+        ``path``.
+
+    Guarantee
+    ---------
+    Without ``not_private``, the page shows the plan, released values and ``reached`` alone: it may be published.
     """
-    try:
-        import jinja2
-    except ImportError:
-        raise ExtraMissing("The page needs jinja2 and matplotlib: install dpsco[report].") from None
-    template = files("dpsco.pages").joinpath("run_page.html.jinja").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    html = environment.from_string(template).render(
-        report=result.report,
-        facts=result.report.facts(),
-        lists=result.report.lists(),
-        words=promise_in_words(result.report) if result.report.private else [],
-        # The words of a plan are those of Algorithm 1; what another method did with it is in the facts.
-        explanation=result.plan.explain().replace("\n  ", " ")
-        if result.report.algorithm == AcceleratedSRGD.name
-        else "",
+    report = result.report
+    # Plan.explain describes Algorithm 1; the facts of the report describe every method.
+    explained = report.algorithm == AcceleratedSRGD.name
+    return write_html(
+        path,
+        "run.html.jinja",
+        report=report,
+        facts=report.facts(),
+        lists=report.lists(),
+        words=guarantee_in_words(report) if report.private else [],
+        explanation=result.plan.explain().replace("\n  ", " ") if explained else "",
         predicted=_predicted(result),
         reached=dict(reached or {}),
         not_private=dict(not_private or {}),
-        curve_plot=_curve(result) if result.report.private and result.report.gaussian else "",
+        curve_plot=_curve(result) if report.private and report.gaussian else "",
         trace_plot=_trace(result),
     )
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(target, html.encode())
-    return target
 
 
 def _curve(result: Result) -> str:
     report = result.report
     deltas, epsilons = zip(*report.curve, strict=True)
-    return line_plot(
-        [("epsilon", deltas, epsilons)],
-        x_label="delta",
-        y_label="epsilon",
-        x_log=True,
-        mark=(report.delta, report.epsilon),
-    )
+    dot = (report.delta, report.epsilon)
+    return line_plot([("epsilon", deltas, epsilons)], x_label="delta", y_label="epsilon", x_log=True, dot=dot)
 
 
 def _predicted(result: Result) -> dict[str, str]:
@@ -76,7 +75,7 @@ def _predicted(result: Result) -> dict[str, str]:
     if parts is None:
         return {}
     return {
-        "excess risk": f"{parts.total:.3g}: how far the model's expected loss is above the best model's",
+        "excess risk": f"{parts.total:.3g}: the expected loss of the model minus that of the best model",
         "of it, optimisation": f"{parts.optimisation:.3g}",
         "of it, privacy noise": f"{parts.noise:.3g}",
         "of it, sampling": f"{parts.sampling:.3g}",
@@ -86,9 +85,9 @@ def _predicted(result: Result) -> dict[str, str]:
 def _trace(result: Result) -> str:
     if not result.trace:
         return ""
-    steps = [r.step + 1 for r in result.trace]
+    rounds = [each.step + 1 for each in result.trace]
     series = [
-        ("gradient estimate, noise included", steps, [r.gradient_norm for r in result.trace]),
-        ("step length", steps, [r.move for r in result.trace]),
+        ("gradient estimate, noise included", rounds, [each.gradient_norm for each in result.trace]),
+        ("length of the move", rounds, [each.move for each in result.trace]),
     ]
     return line_plot(series, x_label="round", y_label="l2 norm", y_log=True)

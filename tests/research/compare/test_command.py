@@ -8,7 +8,10 @@ import pytest
 
 from dpsco.cli import main
 from dpsco.cli.compare import print_tables
+from dpsco.methods import ALGORITHMS
 from dpsco.research import compare as comparison
+from dpsco.research.compare import FULL, QUICK, compared_methods
+from dpsco.research.compare.sections import excess_by_passes, excess_by_rounds, paper_table_costs
 
 from .conftest import TINY, Small
 
@@ -45,3 +48,19 @@ def test_the_command_says_what_is_wrong(small: Small, capsys: pytest.CaptureFixt
     assert "--jobs" in capsys.readouterr().err
     assert main(["compare", "--data", str(small.rows), "--label", "absent", "--out", str(small.folder)]) == 2
     assert "absent" in capsys.readouterr().err
+
+
+def test_without_an_accountant_the_other_methods_are_compared_and_the_gap_is_named(
+    small: Small, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compared_methods, "find_spec", lambda name: None)
+    for size in (QUICK, FULL):
+        tasks = excess_by_rounds.tasks(size) + excess_by_passes.tasks(size)
+        named = {task.method.algorithm for task in tasks} | {run.algorithm for run in paper_table_costs.runs(size)}
+        assert named < set(ALGORITHMS) - set(compared_methods.NEED_ACCOUNTANT)
+    monkeypatch.setattr(comparison, "QUICK", TINY)
+    assert main(["compare", "--out", str(small.folder), "--jobs", "1"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for words in ("Left out: DP-SGD with Poisson batches and localized accelerated", "dpsco[accounting]"):
+        assert words in said
+        assert words in (small.folder / "compare.html").read_text()

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from dpsco.research.compare.comparison_plots import PICTURES, pictures
-from dpsco.research.compare.page import write_page
+from dpsco.pages import write_comparison_page
+from dpsco.research.compare.comparison_plots import PLOTS, draw_plots
 from dpsco.research.compare.text_tables import markdown, tables
 
 from .conftest import TINY, Small
@@ -26,19 +26,21 @@ SECTIONS = (
 
 
 def test_the_page_is_complete_and_needs_no_network(small: Small, tmp_path: Path) -> None:
-    html = write_page(small.results, tmp_path / "page.html").read_text()
+    results = small.results
+    page = write_comparison_page(results, tmp_path / "page.html", tables=tables(results), plots=draw_plots(results))
+    html = page.read_text()
     for words in (*SECTIONS, "the tuning is not covered by it", "ReSQue"):
         assert words.replace("'", "&#39;") in html or words in html
     # XML names spaces of SVG are names, not addresses that a browser would ask for.
     addresses = set(re.findall(r"""(?:href|src|url\()\s*=?\s*["']?([^"'\s>)]+)""", html))
     assert all(address.startswith("#") for address in addresses)
     assert not re.search(r"<(script|link|iframe|img)\b", html)
-    assert html.count("<svg") == len(PICTURES)
+    assert html.count("<svg") == len(PLOTS)
 
 
 def test_every_picture_is_well_formed_and_has_its_lines(small: Small) -> None:
-    drawn = pictures(small.results, themed=False)
-    assert set(drawn) == set(PICTURES)
+    drawn = draw_plots(small.results, themed=False)
+    assert set(drawn) == set(PLOTS)
     for svg in drawn.values():
         ElementTree.fromstring(svg)  # noqa: S314 - our own text
     for curve in small.results["rounds"]["curves"]:

@@ -1,0 +1,109 @@
+"""The guarantee in words that need no mathematics. Each sentence is true by itself."""
+
+from __future__ import annotations
+
+import math
+
+from dpsco.run.report import PrivacyReport
+
+__all__ = ["guarantee_in_words"]
+
+_OTHER_DATA = {
+    "zero-out": "{is_} used as recorded; in the other {is_} replaced by zeros and contribute{s} nothing. The existence "
+    "and position of {rows} and the number of rows are treated as public",
+    "replace": "{is_} used as recorded; in the other {is_} exchanged for any other rows. The number of rows is treated "
+    "as public",
+    "add-remove": "{is_} present; in the other {is_} absent. The number of rows is treated as secret",
+}
+
+_VISIBLE = {
+    "all iterates": "the published model, its report and every intermediate version of it",
+    "phase outputs": "the published model, its report and the released outputs of its phases (and nothing in between)",
+    "last iterate": "the published model and its report (and no earlier version of it)",
+}
+
+
+def guarantee_in_words(report: PrivacyReport) -> list[tuple[str, str]]:
+    """Return questions with answers: who is protected, what is guaranteed, against whom, what remains, what is not.
+
+    Parameters
+    ----------
+    report
+        The report of a private run.
+
+    Returns
+    -------
+    list of (question, answer)
+        Texts without markup.
+    """
+    return [
+        ("Who is protected?", _who(report)),
+        ("What is guaranteed?", _what(report)),
+        ("Against whom?", _against(report)),
+        ("How much can still be learned?", _remainder(report)),
+        ("What is not guaranteed?", _limits()),
+    ]
+
+
+def _who(report: PrivacyReport) -> str:
+    if report.records > 1:
+        return (
+            f"Every person or unit with at most {report.records} rows in the training data, for all those rows "
+            "together. Rows beyond that number were not used, or there are none."
+        )
+    together = (
+        "and all of them together have the weaker guarantee 'epsilon for k rows'"
+        if report.gaussian
+        else "and nothing is promised for all of them together"
+    )
+    return (
+        "Every single row of the training data. A person with one row is fully covered. A person with several rows is "
+        f"covered for each of them, {together}."
+    )
+
+
+def _what(report: PrivacyReport) -> str:
+    one = report.records == 1
+    changed = "one row" if one else f"the {report.records} rows of one person"
+    verb = {"is_": "it is" if one else "they are", "s": "s" if one else ""}
+    other = _OTHER_DATA[report.adjacency].format(rows="the row" if one else "these rows", **verb)
+    return (
+        f"Compare two data sets that differ in {changed} only: in the one {other}. Any conclusion drawn from "
+        "everything this run may publish has, with either data set, at most "
+        f"{_factor(report):.3g} times the probability that it has with the other, plus {report.delta:.2g} (epsilon = "
+        f"{report.epsilon:.4g}, delta = {report.delta:.2g}). The guarantee was fixed before the first row was read and "
+        "holds for any rows."
+    )
+
+
+def _against(report: PrivacyReport) -> str:
+    return (
+        f"Anyone who sees {_VISIBLE.get(report.releases, _VISIBLE['last iterate'])}, with any feasible amount of "
+        "computing power and any other knowledge, including all other rows. Later use of the model does not weaken the "
+        "guarantee."
+    )
+
+
+def _remainder(report: PrivacyReport) -> str:
+    pairs = (
+        "The curve below trades one for the other: one guarantee, stated at several points."
+        if report.gaussian
+        else "No other pair is promised."
+    )
+    return (
+        f"A factor of {_factor(report):.3g} and a probability of {report.delta:.2g}. The smaller both are, the harder "
+        f"it is to tell the two data sets apart. {pairs}"
+    )
+
+
+def _limits() -> str:
+    return (
+        "The model may reveal facts about the population, even if they say something about a person who took part: the "
+        "model would show them without that person too. Other uses of the same data (other models, tables, a search "
+        "for settings on these rows) have their own privacy cost, and the costs add up. The guarantee does not bind "
+        "anyone who holds the raw data or the secret key."
+    )
+
+
+def _factor(report: PrivacyReport) -> float:
+    return math.exp(report.epsilon) if report.epsilon < 700 else math.inf
