@@ -127,7 +127,7 @@ def sparse_case(n: int = 12_000_000, width: int = 100_000, stored: int = 50) -> 
     labels, plan = np.resize([0.0, 1.0, 1.0], n), private_plan(n, width, dpsco.Logistic())
     points = np.random.default_rng(1).random(2 * width, dtype=np.float32)
     parts = features.data, features.indices, features.indptr
-    oracle = dpsco.clipping.FusedOracle(dpsco.Logistic())
+    oracle = dpsco.clipping.CompiledOracle(dpsco.Logistic())
     asked = Query(1, (points[:width], points[width:]), (2.0, -1.0), 1.0, n, grid=plan.calibration.grid)
     seconds = interleaved(
         {
@@ -178,13 +178,13 @@ def growth() -> None:
                 for start in pieces.tolist():
                     yield features[start : start + (1 << 18)], labels[start : start + (1 << 18)]
 
-        oracle = dpsco.clipping.FusedOracle(dpsco.Logistic())
+        oracle = dpsco.clipping.CompiledOracle(dpsco.Logistic())
         return interleaved({"": lambda: dpsco.train(plan, dpsco.stream(chunks()), oracle=oracle)}, 1)[""]
 
     def seconds(n: int, width: int, rounds: int = ROUNDS) -> float:
         features, labels = dense_rows(n, width, np.float32)
         plan = private_plan(n, width, dpsco.Logistic(), rounds)
-        oracle = dpsco.clipping.FusedOracle(dpsco.Logistic())
+        oracle = dpsco.clipping.CompiledOracle(dpsco.Logistic())
         fit = {"fit": lambda: dpsco.train(plan, dpsco.stream(features, labels, non_finite="zero"), oracle=oracle)}
         return interleaved(fit, 5)["fit"]
 
@@ -206,7 +206,7 @@ def wide_case(n: int = 8_000_000, width: int = 1_000_000, stored: int = 50, roun
     """How much of a fit with many parameters is spent on data."""
     features = sparse_rows(n, width, stored, 2)
 
-    class Timed(dpsco.clipping.FusedOracle):
+    class Timed(dpsco.clipping.CompiledOracle):
         seconds = 0.0
 
         def answer(self, query: Any, batch: Any) -> Any:

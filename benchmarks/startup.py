@@ -22,7 +22,7 @@ plan = dpsco.Plan(dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), dimension=6
 seconds = []
 for _ in range(2):
     start = time.perf_counter()
-    dpsco.train(plan, dpsco.stream(X, y), oracle=dpsco.clipping.FusedOracle(dpsco.Logistic()))
+    dpsco.train(plan, dpsco.stream(X, y), oracle=dpsco.clipping.CompiledOracle(dpsco.Logistic()))
     seconds.append(time.perf_counter() - start)
 print(seconds[0] - seconds[1])
 """

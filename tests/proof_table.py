@@ -57,7 +57,7 @@ MARKS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     9: (
         "clip never exceeds C: 1e6 adversarial rows in exact arithmetic",
-        ("clipping/test_clipping.py", "clipping/test_fused_exact.py", "marks/test_clip.py"),
+        ("clipping/test_clipping.py", "clipping/test_compiled_exact.py", "marks/test_clip.py"),
     ),
     10: (
         "neighbours differ at release by at most the declared difference, in every adjacency",
@@ -71,7 +71,7 @@ MARKS: dict[int, tuple[str, tuple[str, ...]]] = {
     11: (
         "closed-form GLM clip = per-example differentiation, 1e-12, dense and CSR, every loss",
         (
-            "clipping/test_glm.py::test_closed_form",
+            "clipping/test_linear.py::test_closed_form",
             "clipping/test_sparse.py::test_sparse_rows_answer",
             "marks/test_closed_form.py",
         ),

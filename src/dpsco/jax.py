@@ -1,4 +1,4 @@
-"""Any loss written in JAX, trained in one pass. Needs ``dpsco[jax]``.
+"""Train any loss written in JAX, in one pass. Requires ``dpsco[jax]``.
 
 oracle = dpsco.jax.oracle(loss, params)
 problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(10.0), dimension=oracle.size)
@@ -22,25 +22,44 @@ __all__ = ["oracle"]
 def oracle(
     loss: Callable[[Any, tuple[Any, Any]], Any], params: Any, *, memory: int = 1 << 26, ghost: bool = True
 ) -> JaxOracle:
-    """An oracle of ``loss(params, (features, label))``, the loss of one row, at any pytree of floats ``params``.
+    """Build the oracle of ``loss(params, (features, label))``, the loss of one row.
 
-    ``memory`` bounds the bytes of temporaries: rows are taken in blocks that fit; ``ghost=False`` forms the gradient
-    of every row (``vmap``), to compare with. ``oracle.size`` is the number of
-    parameters, ``oracle.start`` the initial ones as a vector, ``oracle.weights(result.model)`` the trained ones as
-    the pytree they came as, ``oracle.describe(example)`` how each one's norm is found.
+    Parameters
+    ----------
+    loss : callable
+        A pure function of its arguments that returns one real number.
+    params : pytree of floats
+        Initial parameters; they must be public.
+    memory : int
+        Limit on the bytes of temporaries. Rows are processed in blocks that fit.
+    ghost : bool
+        If False, form the gradient of every row with ``vmap``, for comparison.
 
-    Guarantee: each row moves the sum by at most the clip, whatever the loss computes; rows that are not finite, or
-    whose derivative is not, count as zero. The loss must be a function of its arguments alone.
-    Cost: two ordinary forward and backward passes a round, about, for dense layers, convolutions and embeddings;
-    other parameters have their gradient formed for each row of a block.
+    Returns
+    -------
+    JaxOracle
+        ``size`` is the number of parameters, ``start`` the initial ones as a vector, ``weights(result.model)`` the
+        trained ones as a pytree like ``params``, ``describe(example)`` explains how norms are computed.
+
+    Raises
+    ------
+    ExtraMissing
+        If JAX is not installed.
+    InvalidArgument
+        If ``loss`` is not callable, ``params`` holds no floats, or ``memory`` is not a positive integer.
+
+    Guarantee: each row changes the sum by at most the clip, whatever the loss computes. Rows that are not finite, or
+    whose derivative is not, count as zero. The loss must depend on its arguments only.
+    Cost: about two ordinary forward and backward passes per round for dense layers, convolutions and embeddings.
+    The gradients of other parameters are formed for each row of a block.
     """
     try:
         from dpsco.clipping.jax import JaxOracle
     except ModuleNotFoundError as error:
         if error.name != "jax":
             raise
-        raise ExtraMissing("Losses in JAX need jax, which is not installed: install dpsco[jax].") from None
+        raise ExtraMissing("Losses in JAX need the package jax, which is not installed: install dpsco[jax].") from None
     if not callable(loss):
         raise InvalidArgument("Expected loss to be a function loss(params, (features, label)) of one row.")
-    bound = positive_integer("memory", memory, "It bounds the bytes of temporaries of one block of rows.")
+    bound = positive_integer("memory", memory, "It limits the bytes of temporaries per block of rows.")
     return JaxOracle(loss, params, bound, ghost=ghost)

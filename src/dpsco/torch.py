@@ -1,4 +1,4 @@
-"""PyTorch models: ``dpsco.torch.oracle(model, loss)`` for ``dpsco.train(..., oracle=...)``."""
+"""Train PyTorch models: ``dpsco.torch.oracle(model, loss)`` for ``dpsco.train(..., oracle=...)``."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def worst_excess(loss: Any, count: int, seed: int) -> float:
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_no_row_exceeds_the_clip_in_exact_arithmetic(loss: Any) -> None:
-    """3,000 rows a loss; the largest norm is also close to the clip, so the margin is not paid twice."""
+    """3,000 rows per loss; the largest norm is also close to the clip, so the margin is not applied twice."""
     assert -1e-13 < worst_excess(loss, 3000, seed=9) <= 0
 
 
@@ -107,7 +107,7 @@ def test_a_long_row_with_a_long_slope_is_not_stretched_by_underflow() -> None:
     "row", [[5e-324] * 2, [5e-324] * 3, [1e-323, 5e-324], [1.8e-318, 4.8e-318, 9e-319], [1e-308, 1e-308]]
 )
 def test_a_short_row_with_a_long_slope_is_not_stretched_by_subnormal_lengths(row: list[float]) -> None:
-    """The norm of (5e-324, 5e-324) is 7e-324, which float64 can only call 5e-324: off by 1.41x."""
+    """The norm of (5e-324, 5e-324) is 7e-324, which float64 rounds to 5e-324: off by 1.41x."""
     for clip in (1e-100, 1e-90, 3e-75):
         query = Query(0, (np.zeros(len(row)),), (1.0,), clip, 10)
         total = (

@@ -1,4 +1,4 @@
-"""Compiled code that outlives a process is never older than any source it was made from."""
+"""Compiled code on disk is never older than any of its sources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def call(folder: Path) -> list[float]:
 
 
 def test_a_change_in_an_imported_source_renews_what_was_compiled_from_it(tmp_path: Path) -> None:
-    """``exponential`` (slopes.py) calls ``power_of_two`` (simd.py), which is made to give twice its value."""
+    """``exponential`` (slopes.py) calls ``power_of_two`` (simd.py), which is changed to return twice its value."""
     shutil.copytree(Path(dpsco.__file__).parent, tmp_path / "dpsco", ignore=shutil.ignore_patterns("__pycache__"))
     first, from_cache = call(tmp_path)
     assert abs(first - 2.718281828459045) < 1e-15

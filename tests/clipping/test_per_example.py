@@ -1,4 +1,4 @@
-"""The generic oracle: whatever a gradient function does with one row, that row moves the sum by at most the clip."""
+"""PerExample: one row changes the sum by at most the clip, whatever the gradient function does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_gradient_that_is_not_finite_counts_as_zero() -> None:
 
 
 def test_a_function_that_works_in_place_cannot_write_rows_into_the_iterates() -> None:
-    """x += a is a common slip; it must fail rather than put un-noised rows into the model."""
+    """x += a is a common mistake; it must fail, because it would add rows without noise to the model."""
 
     def gradient(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
         x += 1e3 * a

@@ -1,4 +1,4 @@
-"""Sparse rows: the plain and the compiled oracle against dense rows, in whatever order and repetition stored."""
+"""Sparse rows: the plain and the compiled oracle against dense rows, in any order and with repeated entries."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import scipy.sparse as sp
 
 import dpsco
 from dpsco import Huber, LinearOracle, Logistic, SmoothedHinge, Softmax, Squared
-from dpsco.clipping import FusedOracle
+from dpsco.clipping import CompiledOracle
 from dpsco.query import CHUNK_ROWS, SUMMATION_SLACK, Batch, Query
 from dpsco.rows.csr import CsrRows
 
 LOSSES = [Logistic(), Squared(label_bound=5.0), Huber(width=0.7), SmoothedHinge(width=0.6), Softmax(classes=4)]
 IDS = [loss.kind for loss in LOSSES]
-ORACLES = {"plain": LinearOracle, "fused": FusedOracle}
+ORACLES = {"plain": LinearOracle, "compiled": CompiledOracle}
 
 
 def sparse_rows(rows: int, width: int, dtype: Any = np.float64, seed: int = 0) -> Any:
@@ -116,7 +116,7 @@ def test_bits_depend_neither_on_threads_nor_on_chunks() -> None:
                 (5, [0, CHUNK_ROWS, 2 * CHUNK_ROWS, size]),
             ):
                 chunks: Any = [(features[a:b], labels[a:b]) for a, b in pairwise(edges)]
-                answers.add(FusedOracle(Logistic(), threads=threads).answer(asked, Batch(3, chunks)).total.tobytes())
+                answers.add(CompiledOracle(Logistic(), threads=threads).answer(asked, Batch(3, chunks)).total.tobytes())
             assert len(answers) == 1
             plain = LinearOracle(Logistic()).answer(asked, Batch(3, [(features, labels)])).total
             np.testing.assert_allclose(np.frombuffer(answers.pop()), plain, rtol=0, atol=1e-11 + 4 * grid)
@@ -128,18 +128,18 @@ def test_products_far_below_the_grid_are_summed_and_not_lost() -> None:
     columns, ends = np.zeros(size, np.int32), np.arange(size + 1, dtype=np.int32)
     features = CsrRows(np.full(size, grid / 64), columns, ends, 3)
     asked = Query(0, (np.zeros(3),), (2.0,), 1.0, size, grid=grid)  # slope 1/2 - 0 at score 0, times 2
-    total = FusedOracle(Logistic()).answer(asked, Batch(0, [(features, np.zeros(size))])).total
+    total = CompiledOracle(Logistic()).answer(asked, Batch(0, [(features, np.zeros(size))])).total
     np.testing.assert_array_equal(total, [128 * grid, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_sum_is_bit_for_bit_the_sum_of_what_each_row_adds_alone(dtype: Any, intercept: bool) -> None:
-    """Values that are odd multiples of the grid, times a slope of 1/2, lie exactly between two steps of it.
+    """Values that are odd multiples of the grid, times a slope of 1/2, lie exactly between two points of the grid.
 
     Rounded as they are, they would go up or down by the parity of the sum they meet.
     """
-    from dpsco.clipping.kernels.sparse import finest
+    from dpsco.clipping.kernels.sparse_rows import finest
 
     width, size, clip = 40, 5000, 1.0
     grid, rng = finest(size, clip), np.random.default_rng(5)
@@ -148,7 +148,7 @@ def test_a_sum_is_bit_for_bit_the_sum_of_what_each_row_adds_alone(dtype: Any, in
     rows = sp.csr_array(np.where(rng.random((120, width)) < 0.4, values, 0.0).astype(dtype))
     points = (np.zeros(width + intercept),) if dtype is np.float32 else (rng.normal(size=width + intercept),)
     asked, labels = Query(0, points, (1.0,), clip, size, grid=grid), rng.integers(0, 2, 120).astype(float)
-    oracle = FusedOracle(Logistic(), intercept)
+    oracle = CompiledOracle(Logistic(), intercept)
     alone = [oracle.answer(asked, Batch(0, [(rows[[k]], labels[[k]])])).total for k in range(120)]
     exact = np.array([float(sum(map(Fraction, column))) for column in np.transpose(alone)])
     for order in (np.arange(120), rng.permutation(120), np.arange(120)[::-1]):
@@ -170,7 +170,7 @@ def test_dense_and_sparse_chunks_of_one_batch_are_all_counted(threads: int) -> N
     dense, sparse = np.random.default_rng(0).normal(size=(600, 30)), sparse_rows(500, 30)
     asked, y = Query(0, (np.zeros(30),), (1.0,), math.inf, 1100), np.zeros(600)
     chunks = [(dense, y), (sparse, y[:500]), (dense, y)]
-    answer = FusedOracle(Logistic(), threads=threads).answer(asked, Batch(0, chunks))
+    answer = CompiledOracle(Logistic(), threads=threads).answer(asked, Batch(0, chunks))
     expected = LinearOracle(Logistic()).answer(asked, Batch(0, chunks))
     assert answer.rows == 1700
     assert np.allclose(answer.total, expected.total, rtol=1e-12, atol=1e-12)
@@ -180,12 +180,14 @@ def test_more_rows_than_the_public_number_are_summed_by_the_plain_oracle() -> No
     """Beyond it the compiled sums might leave the range in which they are exact."""
     rows, labels = sparse_rows(CHUNK_ROWS + 70, 9), np.zeros(CHUNK_ROWS + 70)
     asked = Query(0, (np.zeros(9),), (1.0,), 1.0, CHUNK_ROWS, grid=2.0**-30)
-    fused, plain = (kind(Logistic()).answer(asked, Batch(0, [(rows, labels)])) for kind in (FusedOracle, LinearOracle))
-    assert np.array_equal(fused.total, plain.total)
+    compiled, plain = (
+        kind(Logistic()).answer(asked, Batch(0, [(rows, labels)])) for kind in (CompiledOracle, LinearOracle)
+    )
+    assert np.array_equal(compiled.total, plain.total)
 
 
 def test_row_by_row_a_rows_bits_depend_on_it_alone() -> None:
-    """Add-remove: the same row first, last and in a crowd whose contributions are exactly zero."""
+    """Add-remove: the same row first, last and in among rows whose contributions are exactly zero."""
     for loss in LOSSES:
         row = sparse_rows(2, 50, seed=5)[1:2]
         asked = query_of(loss, 50, grid=2.0**-200, rowwise=True)
@@ -194,7 +196,7 @@ def test_row_by_row_a_rows_bits_depend_on_it_alone() -> None:
         for rows, place in ((2, 0), (2, 1), (300, 77), (5000, 4999)):
             parts = [sp.csr_array((place, 50)), row, sp.csr_array((rows - place - 1, 50))]
             crowd = sp.csr_array(sp.vstack([part for part in parts if part.shape[0]]))
-            total = FusedOracle(loss).answer(asked, Batch(3, [(crowd, np.ones(rows))])).total
+            total = CompiledOracle(loss).answer(asked, Batch(3, [(crowd, np.ones(rows))])).total
             assert total.tobytes() == alone.tobytes()
 
 

@@ -18,7 +18,7 @@ import pytest
 from scipy.sparse import csr_array
 from tests.clipping.test_clipping import LOSSES, adversarial_labels, adversarial_rows
 
-from dpsco.clipping import FusedOracle, LinearOracle
+from dpsco.clipping import CompiledOracle, LinearOracle
 from dpsco.clipping.compiled import row_type
 from dpsco.query import CHUNK_ROWS, Batch, Query
 
@@ -79,8 +79,8 @@ def asked(rng: np.random.Generator, size: int, clip: float, k: int) -> Query:
     return Query(1, points, (2.0 + k % 50, -1.0 - k % 50), clip, CHUNK_ROWS)  # the compiled path takes whole chunks
 
 
-def compiled(loss: Any) -> FusedOracle:
-    return FusedOracle(loss, threads=1)
+def compiled(loss: Any) -> CompiledOracle:
+    return CompiledOracle(loss, threads=1)
 
 
 ORACLES: dict[str, Callable[[Any], Any]] = {"plain": LinearOracle, "compiled": compiled}

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from dpsco import Huber, L2Ball, Logistic, Problem, SmoothedHinge, Softmax, Squared
 from dpsco.audit.attack_rows import ordinary_rows
-from dpsco.clipping import FusedOracle, LinearOracle
+from dpsco.clipping import CompiledOracle, LinearOracle
 from dpsco.query import CHUNK_ROWS, Batch, Query
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,7 @@ def by_autodiff(loss: Any, query: Query, rows: np.ndarray, labels: np.ndarray) -
 
 
 @pytest.mark.parametrize("form", ["dense", "CSR"])
-@pytest.mark.parametrize("oracle", [LinearOracle, FusedOracle], ids=["plain", "compiled"])
+@pytest.mark.parametrize("oracle", [LinearOracle, CompiledOracle], ids=["plain", "compiled"])
 def test_closed_form_is_what_differentiation_of_each_row_gives(
     oracle: Any, form: str, mark_figure: Callable[[int, str], None]
 ) -> None:

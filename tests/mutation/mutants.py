@@ -99,12 +99,12 @@ MUTANTS = (
     Mutant(
         "a row counted by its neighbours: norms taken over the block",
         (("clipping/linear.py", "norms = row_norms(c) * lengths\n", "norms = row_norms(c) * np.mean(lengths)\n"),),
-        ("tests/clipping/test_glm.py::test_closed_form_equals_per_example_differentiation",),
+        ("tests/clipping/test_linear.py::test_closed_form_equals_per_example_differentiation",),
     ),
     Mutant(
         "rows without a valid label count",
         (("clipping/linear.py", "~((lengths <= LARGEST_NORM) & self.loss.valid(y))", "~(lengths <= LARGEST_NORM)"),),
-        ("tests/clipping/test_glm.py::test_rows_that_are_not_finite_or_have_no_valid_label_count_as_zero_rows",),
+        ("tests/clipping/test_linear.py::test_rows_that_are_not_finite_or_have_no_valid_label_count_as_zero_rows",),
     ),
     Mutant(
         "noise reused in every round",
@@ -264,11 +264,11 @@ MUTANTS = (
                 "most = np.inf",
             ),
         ),
-        ("tests/clipping/test_fused_exact.py::test_the_factor_itself_is_a_bound[float64]",),
+        ("tests/clipping/test_compiled_exact.py::test_the_factor_itself_is_a_bound[float64]",),
     ),
     Mutant(
         "sparse products that the sum they meet rounds up or down",
-        (("clipping/kernels/sparse.py", "factor = odd(factor)", "factor = abs(factor) * np.sign(factor)"),),
+        (("clipping/kernels/sparse_rows.py", "factor = odd(factor)", "factor = abs(factor) * np.sign(factor)"),),
         ("tests/clipping/test_sparse.py::test_a_sum_is_bit_for_bit_the_sum_of_what_each_row_adds_alone",),
     ),
     Mutant(

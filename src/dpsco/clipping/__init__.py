@@ -1,9 +1,9 @@
 """Oracles: rows in, one clipped sum out."""
 
 from dpsco.clipping.choice import linear_oracle
-from dpsco.clipping.compiled import FusedOracle
+from dpsco.clipping.compiled import CompiledOracle
 from dpsco.clipping.linear import LinearOracle
 from dpsco.clipping.oracle import Oracle
 from dpsco.clipping.per_example import PerExample
 
-__all__ = ["FusedOracle", "LinearOracle", "Oracle", "PerExample", "linear_oracle"]
+__all__ = ["CompiledOracle", "LinearOracle", "Oracle", "PerExample", "linear_oracle"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpsco.clipping.compiled import FusedOracle
+from dpsco.clipping.compiled import CompiledOracle
 from dpsco.clipping.linear import LinearOracle
 from dpsco.clipping.oracle import Oracle
 from dpsco.problem.problem import Problem
@@ -19,5 +19,5 @@ COMPILED_FROM_SLOW = 1 << 30
 def linear_oracle(problem: Problem, n: int, *, slow_source: bool = False) -> Oracle:
     """The oracle of ``problem`` for ``n`` rows in all; decided by public numbers alone."""
     size = n * problem.dimension * problem.loss.outputs
-    kind = FusedOracle if size >= (COMPILED_FROM_SLOW if slow_source else COMPILED_FROM) else LinearOracle
+    kind = CompiledOracle if size >= (COMPILED_FROM_SLOW if slow_source else COMPILED_FROM) else LinearOracle
     return kind(problem.loss, problem.intercept)

@@ -1,7 +1,7 @@
 """Linear models at the speed of memory: compiled kernels over dense or sparse rows, in threads.
 
 The same contract and the same answers as ``LinearOracle``: within 1e-12 of it for float64 rows, 1e-5 for float32 rows,
-whose scores and sums are float32 (clipping/kernels/dense.py counts the error). Bits do not depend on the number of
+whose scores and sums are float32 (clipping/kernels/dense_rows.py counts the error). Bits do not depend on the number of
 threads or on how a batch is cut into chunks: with a grid, sums are exact in any order; without, each unit of rows has a
 sum of its own, and these are added in order.
 Cost: the rows are read once; compiling takes some seconds on the first use on a machine, loading the compiled code
@@ -30,7 +30,7 @@ from dpsco.problem.losses import Loss
 from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 
-__all__ = ["FusedOracle", "ask_of", "finest_grid", "flat", "row_type"]
+__all__ = ["CompiledOracle", "ask_of", "finest_grid", "flat", "row_type"]
 
 _PIECE_BYTES = 8 << 20
 _GRAIN_BYTES = 1 << 18
@@ -117,7 +117,7 @@ class _Kernel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FusedOracle:
+class CompiledOracle:
     """``LinearOracle``, compiled. ``slope(score, label)`` may be any function that numba compiles; it is not cached."""
 
     loss: Loss
@@ -164,7 +164,7 @@ class FusedOracle:
         return kernel
 
     def _dense(self, query: Query, dtype: np.dtype[Any], rows: NDArray[Any], exact: bool) -> _Kernel:
-        from dpsco.clipping.kernels import dense as kernels
+        from dpsco.clipping.kernels import dense_rows as kernels
 
         width, itemsize = rows.shape[1], dtype.itemsize
         size, kernel = kernels.padded(width + self.intercept, itemsize), self._kernel("dense")
@@ -192,7 +192,7 @@ class FusedOracle:
 
     def _sparse(self, query: Query, dtype: np.dtype[Any], rows: CsrRows, exact: bool) -> _Kernel:
         width, kernel = rows.shape[1], self._kernel("sparse")
-        from dpsco.clipping.kernels.sparse import origin
+        from dpsco.clipping.kernels.sparse_rows import origin
 
         grid = finest_grid(query)
         ask = self._ask(replace(query, grid=grid), width, False)
@@ -272,7 +272,7 @@ class _Pieces:
 
 def finest_grid(query: Query) -> float:
     """The grid that sparse rows of a round are summed on: the finest on which their sums are exact in any order."""
-    from dpsco.clipping.kernels.sparse import finest
+    from dpsco.clipping.kernels.sparse_rows import finest
 
     if query.grid == 0.0 or math.isinf(query.clip):
         return query.grid

@@ -3,7 +3,7 @@
     c = w_0 (softmax(X_0 a) - e_y) + w_1 (softmax(X_1 a) - e_y),     ||c a'|| = ||c|| ||a||,     sum = C' A,
 
 both points' scores in one product of the rows with a p x 2K matrix.
-Guarantee: as in kernels/dense.py: float32 sums of 64 rows (64 gamma_65 of the clip, in any order of addition) or
+Guarantee: as in kernels/dense_rows.py: float32 sums of 64 rows (64 gamma_65 of the clip, in any order of addition) or
 float64 sums of 256 rows, rounded to the grid; rows that are not finite, or whose squares leave the safe range, are
 taken out of the products and, if they count at all, go through ``LinearOracle`` alone.
 Cost: the two products of each row; one read of memory; bits do not depend on threads, since BLAS uses one each.
@@ -62,7 +62,7 @@ class SoftmaxOracle:
 
     def _task(self, query: Query, points: NDArray[Any], features: NDArray[Any], labels: NDArray[Any]) -> Clipped:
         from dpsco.clipping.compiled import ask_of, flat
-        from dpsco.clipping.kernels.dense import block_rows
+        from dpsco.clipping.kernels.dense_rows import block_rows
         from dpsco.clipping.kernels.slopes import CAREFUL, CUSTOM
         from dpsco.clipping.kernels.softmax_parts import class_factors, squares
 

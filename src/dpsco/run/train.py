@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsco.accounting.account import Account
-from dpsco.clipping import FusedOracle, LinearOracle, Oracle, linear_oracle
+from dpsco.clipping import CompiledOracle, LinearOracle, Oracle, linear_oracle
 from dpsco.errors import AccountError, InvalidArgument, one_of
 from dpsco.json_files import canonical
 from dpsco.methods import ALGORITHMS, Algorithm, Schedule
@@ -108,7 +108,7 @@ def train(
         state = method.start(plan, x0)
         trace = []
         # The library's oracles have threads of their own, which those of the matrix library would stand in the way of.
-        calm = one_blas_thread() if isinstance(oracle, (FusedOracle, LinearOracle)) else nullcontext()
+        calm = one_blas_thread() if isinstance(oracle, (CompiledOracle, LinearOracle)) else nullcontext()
         with calm, progress_bar(schedule.rounds, schedule.mean_size(plan), show=progress) as advance:
             for batch in batches:
                 query = method.ask(plan, state)

@@ -11,7 +11,7 @@ import pytest
 
 import dpsco
 from dpsco import Huber, LinearOracle, Logistic, SmoothedHinge, Softmax, Squared
-from dpsco.clipping import FusedOracle
+from dpsco.clipping import CompiledOracle
 from dpsco.query import Batch, Query
 
 ROWS, WIDTH = 700, 12
@@ -78,10 +78,10 @@ def test_the_sum_is_that_of_the_other_oracles(name: str, dtype: str, rowwise: bo
     close = 1e-12 if dtype == "float64" else 1e-5
     oracle, loss, query, batch = case(name, dtype, rowwise=rowwise)
     ours = oracle.answer(query, batch)
-    plain, fused = LinearOracle(loss).answer(query, batch), FusedOracle(loss).answer(query, batch)
+    plain, compiled = LinearOracle(loss).answer(query, batch), CompiledOracle(loss).answer(query, batch)
     scale = np.linalg.norm(plain.total)
     assert np.linalg.norm(ours.total - plain.total) <= close * scale
-    assert np.linalg.norm(ours.total - fused.total) <= close * scale
+    assert np.linalg.norm(ours.total - compiled.total) <= close * scale
     assert ours.rows == ROWS
     assert 0 < ours.clipped_rows < ROWS
     if dtype == "float64":
@@ -91,7 +91,7 @@ def test_the_sum_is_that_of_the_other_oracles(name: str, dtype: str, rowwise: bo
 @pytest.mark.slow  # ten seconds of imports
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # its own use of optax
 def test_jax_privacy_clips_the_same_differences_through_phi() -> None:
-    """phi(delta) = sum_j w_j f(x_j + delta, d) makes any per-example clipper an oracle; float32, so not to the bit."""
+    """phi(delta) = sum_j w_j f(x_j + delta, d) makes any per-example clipper an oracle; float32, not bit for bit."""
     from jax_privacy import clipping
 
     oracle, _, query, batch = case("softmax", "float32")

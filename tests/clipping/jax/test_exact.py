@@ -1,4 +1,4 @@
-"""The clip is a bound in exact rational arithmetic, and sums are as exact as declared, for float32 models too."""
+"""The clip is a bound in exact rational arithmetic and sums are as exact as declared, also for float32 models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH, CLIPS = 3, (1e-6, 0.3, 1.0, 7.0)
 
 
 def network(p: Any, row: Any) -> Any:
-    """Every kind of rule: an outer product, a formed one, a table, and entries by themselves; no bound on anything."""
+    """Every kind of rule: an outer product, a formed one, a table and single entries; nothing is bounded."""
     hidden = jnp.tanh(row[0] @ p["a"]) + row[0][:1]
     more = p["table"][jnp.clip(jnp.abs(row[0]), 0, 3).astype(int)]
     return (hidden @ p["b"] * p["scale"]).sum() * row[1] + (more @ p["c"]).sum() * row[0][1]

@@ -1,4 +1,4 @@
-"""Ghost differences equal those of gradients formed row by row; layers without a rule fall back."""
+"""Ghost differences equal differences of gradients formed row by row; layers without a rule use ``vmap``."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def convolutions(p: Any, row: Any) -> Any:
 
 
 def embeddings(p: Any, row: Any) -> Any:
-    """Six places with repeats, some outside the table; two kinds of look-up."""
+    """Six places with repeats, some outside the table; two lookup modes."""
     places = row[0][:6].astype(int)
     hidden = jnp.tanh(p["words"][places] + jnp.take(p["more"], places, axis=0, mode="clip"))
     return end(hidden.sum(0) @ p["a"], row[1])
 
 
 def shared(p: Any, row: Any) -> Any:
-    """``a`` is used twice, ``g`` inside a scan: both fall back."""
+    """``a`` is used twice, ``g`` inside a scan: neither has a rule."""
     hidden = jnp.tanh(row[0][:5] @ p["a"])
     hidden = jnp.tanh(hidden @ p["a"])
     hidden, _ = jax.lax.scan(lambda h, _: (jnp.tanh(h @ p["g"]), None), hidden, None, length=2)
@@ -140,7 +140,7 @@ def test_ghost_differences_equal_formed_ones(name: str, points: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_random_networks_agree_with_the_gradients_of_jax_itself(seed: int) -> None:
-    """Against a loop over rows with jax.grad, clipped in NumPy: nothing of the library but the query."""
+    """Against a loop over rows with jax.grad, clipped in NumPy; it shares only the query with the library."""
     rng = np.random.default_rng(seed)
     widths = [24, *rng.integers(2, 30, rng.integers(1, 4)).tolist(), 3]
     params = [(rng.normal(size=pair) / pair[0] ** 0.5, rng.normal(size=pair[1])) for pair in zip(widths, widths[1:])]  # noqa: B905, RUF007

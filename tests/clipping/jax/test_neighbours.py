@@ -1,4 +1,4 @@
-"""Run on D, replay on D' with the released values frozen: what reaches release moves by no more than was declared."""
+"""Run on D, replay on D' with the released values fixed: sums given to release move by no more than declared."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ ODD: dict[str, tuple[list[float], float]] = {
 
 
 def loss(p: Any, row: Any) -> Any:
-    """Unbounded, discontinuous and singular: privacy rests on the clip alone."""
+    """Unbounded, discontinuous and singular: privacy depends on the clip only."""
     hidden = jnp.tanh(row[0] @ p["a"] + p["b"]) * jnp.sign(row[0][0]) + 1.0 / row[0][1]
     outputs = hidden @ p["c"]
     return jax.nn.logsumexp(outputs) - outputs[row[1].astype(int)] + row[1] ** 3 * outputs.sum()
 
 
 class Watch:
-    """Sums handed to release, the queries, the values released; a second watch replays the first one's."""
+    """Records the sums given to release, the queries and the released values; a second one replays the first."""
 
     def __init__(self, plan: Any, oracle: Any, rows: Any, frozen: Watch | None = None) -> None:
         self.sums: list[np.ndarray] = []

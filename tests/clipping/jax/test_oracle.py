@@ -1,4 +1,4 @@
-"""Parameters come back as they came; nothing is compiled twice; chunks, memory and company change no bit."""
+"""Parameters keep their structure; nothing is compiled twice; chunks, memory and other rows change no bit."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_deleted_row_takes_its_own_contribution_along_and_nothing_else_under_a
 
 
 def test_padding_and_rows_that_do_not_count_change_no_bit() -> None:
-    """A loss that is not finite at a row of zeros: the rows that fill the last block up are such rows."""
+    """A loss that is not finite at a row of zeros, such as the padding of the last block."""
 
     def singular(p: Any, row: Any) -> Any:
         return loss(p, (row[0] / jnp.sqrt(jnp.sum(row[0] ** 2)), row[1]))

@@ -1,4 +1,4 @@
-"""The built-in losses, written as PyTorch modules: the same clipped sums as NumPy's and numba's oracles."""
+"""The built-in losses as PyTorch modules give the same clipped sums as the NumPy and compiled oracles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 import dpsco.torch
 from dpsco import Huber, LinearOracle, Logistic, SmoothedHinge, Softmax, Squared
-from dpsco.clipping import FusedOracle
+from dpsco.clipping import CompiledOracle
 from dpsco.query import Batch, Query
 
 ROWS, WIDTH = 700, 7
@@ -67,7 +67,7 @@ def test_numpy_numba_and_torch_agree_on_every_built_in_loss(
             batch = [(rows, labels)]
             at = tuple(_moved(point, loss.outputs, intercept) for point in points)
             answer = oracle.answer(Query(4, at, (5.0, -4.0), clip, ROWS), Batch(4, batch))
-            for reference in (LinearOracle(loss, intercept), FusedOracle(loss, intercept)):
+            for reference in (LinearOracle(loss, intercept), CompiledOracle(loss, intercept)):
                 expected = reference.answer(query, Batch(4, batch))
                 moved = _moved(expected.total, loss.outputs, intercept)
                 assert np.linalg.norm(answer.total - moved) <= tolerance * np.linalg.norm(moved)

@@ -81,7 +81,7 @@ def test_no_row_exceeds_the_clip_in_exact_arithmetic(kind: str, dtype: torch.dty
 
 
 def test_terms_that_cancel_in_all_their_digits_neither_exceed_the_clip_nor_drown_the_sum() -> None:
-    """u v' + u' v' with u' next to -u: the norm is far below what the terms are made of."""
+    """u v' + u' v' with u' close to -u: the norm is far below that of the terms."""
     rng = np.random.default_rng(2)
     for digits in range(0, 60, 4):
         u = rng.normal(size=(1, 5))
@@ -101,7 +101,7 @@ def test_terms_that_cancel_in_all_their_digits_neither_exceed_the_clip_nor_drown
 
 @pytest.mark.parametrize("cancel", [False, True])
 def test_products_added_in_float32_stay_within_their_share_and_those_that_cancel_go_apart(cancel: bool) -> None:
-    """Rows all alike, whose roundings do not average out, in the 4 groups of 32 that are added up in float32."""
+    """Equal rows, whose roundings do not average out, in the 4 groups of 32 that are added in float32."""
     torch.manual_seed(0)
     u, v = torch.rand(1, 1, 40).expand(128, 1, 40), torch.rand(1, 1, 30).expand(128, 1, 30)
     left, right = [u, -u * 0.999 if cancel else u * 0.3], [v, v]
@@ -141,7 +141,7 @@ ODD_ROWS: dict[str, tuple[list[float], float]] = {
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace", "add-remove"])
 @pytest.mark.parametrize("kind", ["layers", pytest.param("convolution", marks=pytest.mark.slow)])
 def test_record_and_replay_finds_nothing_but_the_declared_difference(kind: str, adjacency: str) -> None:
-    """Run on D, replay on D' with released outputs frozen (tests/replay/test_record_replay.py)."""
+    """Run on D, replay on D' with released outputs fixed (tests/replay/test_record_replay.py)."""
     from tests.replay.test_record_replay import assert_indistinguishable_but_for_the_noise, observe
 
     model, loss = network(kind, torch.float32)

@@ -107,7 +107,7 @@ WITHOUT_RULE = {
     "tied": {"0.weight", "0.bias", "2.bias"},
     "recurrent": {f"cell.{n}" for n in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")},
 }
-"""What has no ghost rule, and must say so."""
+"""Parameters without a ghost rule; ``describe`` must list them."""
 
 
 def network(name: str, dtype: torch.dtype = torch.float64) -> tuple[nn.Module, np.ndarray, np.ndarray, dict[str, Any]]:

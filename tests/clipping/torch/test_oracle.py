@@ -1,4 +1,4 @@
-"""A PyTorch model is trained as any other, comes back as it came, and is refused where rows would mix."""
+"""A PyTorch model trains like any other, keeps its types, and is refused if it would mix rows."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_dropout_and_batch_norm_pass_when_evaluated() -> None:
 
 
 def test_rows_that_the_model_cannot_take_count_as_zero() -> None:
-    """An unknown label stops cross-entropy with an error; the error would tell that the row is there."""
+    """An unknown label makes cross-entropy fail; the error would reveal that the row is present."""
     oracle = dpsco.torch.oracle(nn.Linear(WIDTH, CLASSES), cross_entropy)
     features, labels = rows(30)
     query = Query(0, (oracle.start,), (1.0,), 1.0, 30)

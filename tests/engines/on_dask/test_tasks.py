@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco.clipping import FusedOracle, LinearOracle
+from dpsco.clipping import CompiledOracle, LinearOracle
 from dpsco.engines.dask import ParquetRows, layout, tasks
 from dpsco.engines.dask.messages import SensitiveSum
 from dpsco.engines.dask.stream import ShardStream
@@ -59,12 +59,12 @@ def sums_by_shards(plan: dpsco.Plan, rows: ParquetRows, oracle) -> tuple[list[Cl
     ("columns", "loss", "oracle"),
     [
         (DENSE, dpsco.Logistic(), LinearOracle),
-        (DENSE, dpsco.Logistic(), FusedOracle),
-        (DENSE, dpsco.Softmax(2), FusedOracle),
+        (DENSE, dpsco.Logistic(), CompiledOracle),
+        (DENSE, dpsco.Softmax(2), CompiledOracle),
         (SPARSE, dpsco.Logistic(), LinearOracle),
-        (SPARSE, dpsco.Logistic(), FusedOracle),
+        (SPARSE, dpsco.Logistic(), CompiledOracle),
     ],
-    ids=["plain", "fused", "softmax", "sparse", "sparse-fused"],
+    ids=["plain", "compiled", "softmax", "sparse", "sparse-compiled"],
 )
 def test_the_sums_of_a_round_are_those_of_one_process(table, columns, loss, oracle, shuffle) -> None:
     plan, answers = a_plan(columns, loss), oracle(loss, intercept=True)

@@ -1,4 +1,4 @@
-"""Oracles of losses written in JAX."""
+"""Oracle of a loss written in JAX."""
 
 from dpsco.clipping.jax.oracle import JaxOracle
 

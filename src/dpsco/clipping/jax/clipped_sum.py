@@ -1,21 +1,21 @@
-"""Second half of an answer: norms from factors, then one sum of shortened rows. All of it in float64.
+"""Second half of an answer: norms from factors, then one sum of scaled rows. All of it in float64.
 
-A row's contribution is a product P = sum_s G_s' A_s for each leaf (or the difference D itself, if it was formed), made
-of the very numbers that the first half handed over. With inner products over positions p, q of the row
+For each leaf, a row's contribution is a product P = sum_s G_s' A_s (or the difference D itself, if it was formed), made
+of exactly the numbers that the first half returned. With inner products over positions p, q of the row
 
     ||P||^2 = sum_{s,p,r,q} <G_sp, G_rq> <A_sp, A_rq>,          gross = sum_{s,p} |G_sp| |A_sp| >= ||P||,
 
-and the sum of shortened rows is the last step of a backward pass: sum_i (c_i G_i)' A_i, one matrix product.
+and the sum of scaled rows is the last step of a backward pass: sum_i (c_i G_i)' A_i, one matrix product.
 
-Guarantee, for float32 models too, since everything from here on is float64 whatever the model is:
-  the computed square is off by less than e gross^2, e = (sizes + terms^2 + 64) 2^-52, which also covers the roundings
-  of c_i G_i and of the sum over one row. That much is added before the root is taken, so the clip is a bound in
-  exact arithmetic;
-  no row enters with c gross > 2^15 C: a row whose terms cancel by more than that is shortened further;
-  K rows of T terms are then added with an error of at most K (K T) 2^-53 2^15 C in any order, which ``largest_block``
-  keeps below 2^-12 C: half of SUMMATION_SLACK / 2;
-  a row that is not finite, or whose norm is not, is replaced by zeros before it meets any other row.
-Cost: for each leaf one matrix product a term, no gradient of a row ever formed unless the leaf's rule says so.
+Guarantee, also for float32 models, because everything here is float64:
+  the computed square differs from the exact one by less than e gross^2, e = (sizes + terms^2 + 64) 2^-52. This also
+  covers the roundings of c_i G_i and of the sum over one row. It is added before the root is taken, so the clip is a
+  bound in exact arithmetic;
+  no row enters with c gross > 2^15 C: a row whose terms cancel by more than that is scaled down further;
+  adding K rows of T terms then has an error of at most K (K T) 2^-53 2^15 C in any order. ``largest_block`` keeps it
+  below 2^-12 C, which is half of SUMMATION_SLACK / 2;
+  a row that is not finite, or whose norm is not, is replaced by zeros before it is combined with any other row.
+Cost: one matrix product per leaf and term. No gradient of a row is formed unless the leaf's rule says so.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ __all__ = ["add_block", "largest_block", "on_grid", "scales"]
 _UNIT = 2.0**-52
 _CANCELLATION = 2.0**-30
 _TINY = 2.0**-1020
-"""Bound on what flushing one product of two float64 to zero can take away, with room."""
+"""Bound, with a margin, on the error of flushing one product of two float64 to zero."""
 
 
 def largest_block(terms: int) -> int:
-    """Rows K with K (K terms) 2^-38 <= 2^-12."""
+    """Return the largest K with K (K terms) 2^-38 <= 2^-12."""
     return max(1, math.isqrt(2**26 // terms))
 
 
 def add_block(
     rules: Sequence[Rule], points: int, totals: Any, factors: Factors, usable: Any, clip: Any, grid: Any
 ) -> tuple[Any, Any, Any]:
-    """``totals`` plus one block of rows, rounded to the grid; how many rows were shortened; which counted."""
+    """Add one block of rows, rounded to the grid, to ``totals``; also count the scaled rows and the rows that count."""
     squares = [_squares(rule, points, parts) for rule, parts in zip(rules, factors, strict=True)]
     scale, kept, over = scales(squares, usable, clip)
     added = [
@@ -57,7 +57,7 @@ def add_block(
 
 
 def scales(squares: Sequence[tuple[Any, Any]], usable: Any, clip: Any) -> tuple[Any, Any, Any]:
-    """Factor c of each row, which rows count at all, which are shortened; from (upper square, gross^2) of each leaf."""
+    """Compute each row's factor c, which rows count and which are scaled, from (upper square, gross^2) per leaf."""
     upper = sum(square for square, _ in squares)
     gross = sum(square for _, square in squares)
     norms = jnp.sqrt(jnp.maximum(upper, _CANCELLATION * gross))
@@ -67,13 +67,13 @@ def scales(squares: Sequence[tuple[Any, Any]], usable: Any, clip: Any) -> tuple[
 
 
 def on_grid(values: Any, grid: Any) -> Any:
-    """``to_grid`` on the device: nearest multiples of ``grid``, values as they are if it is 0."""
+    """Round to the nearest multiples of ``grid`` on the device, as ``to_grid`` does; 0 means no rounding."""
     step = jnp.where(grid > 0.0, grid, 1.0)
     return jnp.where(grid > 0.0, jnp.round(values / step) * step, values)
 
 
 def _squares(rule: Rule, points: int, parts: Any) -> tuple[Any, Any]:
-    """An upper bound on ||P||^2, and gross^2, of each row."""
+    """Return an upper bound on ||P||^2, and gross^2, per row."""
     if isinstance(rule, Gathered):
         signals, places = _taken(rule, parts)
         same = places[:, :, None] == places[:, None, :]
@@ -101,7 +101,7 @@ def _outer_squares(rule: Product, G: list[Any], A: list[Any]) -> tuple[Any, Any]
 
 
 def _sum(rule: Rule, points: int, parts: Any, scale: Any, kept: Any) -> Any:
-    """Sum over rows of c times the contribution, in the shape of the leaf."""
+    """Sum c times the contribution over rows, in the shape of the leaf."""
     if isinstance(rule, Gathered):
         signals, places = _taken(rule, parts)
         shortened = _only(kept, signals) * scale[:, None, None]
@@ -119,7 +119,7 @@ def _sum(rule: Rule, points: int, parts: Any, scale: Any, kept: Any) -> Any:
 
 
 def _taken(rule: Gathered, parts: Any) -> tuple[Any, Any]:
-    """Signals in float64 and the rows of the table they go to; those that go nowhere are 0, at row 0."""
+    """Return signals in float64 and their rows of the table; signals outside the table are 0, at row 0."""
     signals, places = _wide(parts[0]), parts[1]
     inside = (places >= 0) & (places < rule.rows)
     if rule.drops:
@@ -132,7 +132,7 @@ def _wide(values: Any) -> Any:
 
 
 def _only(kept: Any, values: Any) -> Any:
-    """0 in place of rows that do not count: never 0 times them, which is not 0 if they are infinite."""
+    """Replace rows that do not count with 0; 0 times an infinite row would not be 0."""
     return jnp.where(kept.reshape(-1, *(1,) * (values.ndim - 1)), values, 0.0)
 
 
@@ -141,5 +141,5 @@ def _dots(x: Any, y: Any) -> Any:
 
 
 def _products(x: Any, y: Any) -> Any:
-    """<x_p, y_q> of each row: (rows, T, T)."""
+    """Compute <x_p, y_q> per row: (rows, T, T)."""
     return _dots(x, y)[:, :, None] if x.shape[1] == 1 else jnp.einsum("rpo,rqo->rpq", x, y)

@@ -1,17 +1,17 @@
-"""First half of an answer: for each row the few numbers that its weighted difference is made of.
+"""First half of an answer: per row, the factors of its weighted difference.
 
 With phi(delta) = sum_j w_j f(x_j + delta, d), the weighted difference of a row d is grad phi(0): one derivative of one
-function, whatever the number of points. Leaves with a rule get no delta. Their equation gets a tap for each point
-instead, and the derivatives by the taps are the weighted signals u_j = w_j g_j. With the activations a_j
+function, for any number of points. Leaves with a rule get no delta. Their equation gets one tap per point
+instead, and the derivatives with respect to the taps are the weighted signals u_j = w_j g_j. With the activations a_j
 
     sum_j u_j' a_j = (sum_j u_j)' a_0 + sum_{j>0} u_j' (a_j - a_0),
 
-and the right-hand side is kept: where x_0 and x_1 are close its terms are as small as the difference itself, while
-those on the left are eta_t times a gradient and cancel.
+and the right-hand side is kept. If x_0 and x_1 are close, its terms are as small as the difference itself; the terms
+on the left are eta_t times a gradient and cancel.
 
-Guarantee: what a row gives depends on that row, its place in the block and the query alone: rows are independent under
-``vmap``, and a row that is not finite is replaced by zeros before anything is computed.
-Cost: a forward and a backward pass for each point, without the gradients of leaves that have a rule.
+Guarantee: the factors of a row depend only on that row, its position in the block and the query. Rows are independent
+under ``vmap``, and a row that is not finite is replaced by zeros before anything is computed.
+Cost: one forward and one backward pass per point, without the gradients of leaves that have a rule.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from dpsco.clipping.jax.tracing import run
 __all__ = ["Factors", "factors_of_row", "factors_of_rows", "is_outer", "screened"]
 
 Factors = list[Any]
-"""For each leaf: ``Whole`` and formed products: the difference itself; outer products: ([G_s], [A_s]), each (T, .);
-``Gathered``: (signals, places)."""
+"""Per leaf: the difference itself for ``Whole`` and formed products; ([G_s], [A_s]), each (T, .), for outer products;
+(signals, places) for ``Gathered``."""
 
 
 def is_outer(rule: Rule, points: int) -> bool:
@@ -42,7 +42,7 @@ def is_outer(rule: Rule, points: int) -> bool:
 
 
 def screened(features: Any, labels: Any, count: Any) -> tuple[Any, Any, Any]:
-    """Rows with those that are not finite, or beyond ``count``, set to 0, and which ones are left."""
+    """Set rows that are not finite, or beyond ``count``, to 0; also return which rows remain."""
     finite = jnp.isfinite(labels) & jnp.all(jnp.isfinite(features.reshape(len(labels), -1)), axis=1)
     usable = finite & (jnp.arange(len(labels)) < count)
     wide = usable.reshape(-1, *(1,) * (features.ndim - 1))
@@ -53,7 +53,7 @@ def screened(features: Any, labels: Any, count: Any) -> tuple[Any, Any, Any]:
 def factors_of_rows(
     closed: ClosedJaxpr, rules: Sequence[Rule], points: Any, weights: Any, features: Any, labels: Any, count: Any
 ) -> tuple[Factors, Any]:
-    """Factors of every row of a block, with a leading axis of rows, and which rows count."""
+    """Compute the factors of every row of a block, with a leading axis of rows, and which rows count."""
     features, labels, usable = screened(features, labels, count)
     rows: Any = jax.vmap(lambda a, y: factors_of_row(closed, rules, points, weights, a, y))
     return rows(features, labels), usable
@@ -62,7 +62,7 @@ def factors_of_rows(
 def factors_of_row(
     closed: ClosedJaxpr, rules: Sequence[Rule], points: Any, weights: Any, features: Any, label: Any
 ) -> Factors:
-    """Factors of one row; ``points[j]`` are the leaves at x_j, ``weights`` one number a point."""
+    """Compute the factors of one row; ``points[j]`` are the leaves at x_j, ``weights`` has one number per point."""
     tapped = [rule for rule in rules if not isinstance(rule, Whole)]
     kept = {rule.equation: rule.operand for rule in tapped}
     shapes = {k: closed.jaxpr.eqns[k].outvars[0].aval for k in kept}

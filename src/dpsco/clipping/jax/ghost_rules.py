@@ -1,14 +1,14 @@
-"""Which parameters have their per-example gradient as a product of two small arrays, and which.
+"""Rules for parameters whose per-example gradient is a product of two small arrays.
 
-A leaf of the parameters qualifies if the loss uses it exactly once (through changes of shape alone) as
+A leaf of the parameters has a rule if the loss uses it exactly once (apart from changes of shape) as
 
     dense        the weights of a matrix product       signal' activation
     convolution  the kernel of a convolution           signal' unfolded activation
     embedding    a table that rows are taken from      signals added into the rows that were taken
 
-Every other leaf is ``Whole``: its gradient is formed for each row. For biases and the scales of normalisations that is
-what one wants (the gradient is as small as the signal); large leaves with no rule, or used twice, are told apart in
-``Oracle.describe``.
+Every other leaf is ``Whole``: its gradient is formed for each row. This is right for biases and the scales of
+normalisations, whose gradient is as small as the signal. ``JaxOracle.describe`` also lists large leaves that are
+``Whole`` because they have no rule or are used twice.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A leaf W whose gradient is activation' signal, (T, in)' (T, out), T positions of the row.
+    """A leaf W whose gradient is activation' signal, (T, in)' (T, out), with T positions per row.
 
-    ``equation`` makes the output that the signal belongs to, ``operand`` is the place of the activation in it.
+    The signal belongs to the output of ``equation``; ``operand`` is the index of the activation among its inputs.
     """
 
     leaf: int
@@ -56,24 +56,24 @@ class Product:
     outputs: int
     inputs: int
     moving: bool
-    """Whether the activation depends on the parameters, and so differs between the points."""
+    """Whether the activation depends on the parameters, and so differs between points."""
     signal: Callable[[Any], Any] = field(repr=False)
-    """Derivative by the equation's output -> (T, out)."""
+    """Maps the derivative with respect to the equation's output to (T, out)."""
     activation: Callable[[Any], Any] = field(repr=False)
-    """Input of the equation -> (T, in)."""
+    """Maps the equation's input to (T, in)."""
     outputs_first: bool
-    """Whether the leaf is (out, in) in memory; transposing a large sum takes longer than making it."""
+    """Whether the leaf is (out, in) in memory; transposing a large sum takes longer than computing it."""
     shaped: Callable[[Any], Any] = field(repr=False)
-    """(in, out), or (out, in) if so, -> the leaf's own shape."""
+    """Maps (in, out), or (out, in) if ``outputs_first``, to the leaf's own shape."""
 
     def product(self, signal: Any, activation: Any) -> Any:
-        """The gradient of (rows and) positions, as ``shaped`` takes it."""
+        """Compute the gradient summed over positions (and rows), in the layout that ``shaped`` expects."""
         return signal.T @ activation if self.outputs_first else activation.T @ signal
 
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """A table of ``rows`` x ``width`` of which T rows are taken; what is taken does not depend on the parameters."""
+    """A table of ``rows`` x ``width`` from which T rows are taken, at places that do not depend on the parameters."""
 
     leaf: int
     equation: int
@@ -82,7 +82,7 @@ class Gathered:
     rows: int
     width: int
     drops: bool
-    """Whether a place outside the table is left out; it means the nearest row of the table otherwise."""
+    """Whether a place outside the table is dropped; otherwise it means the nearest row of the table."""
     shaped: Callable[[Any], Any] = field(repr=False)
 
     kind = "embedding"
@@ -92,7 +92,7 @@ Rule = Whole | Product | Gathered
 
 
 def rules_of(closed: ClosedJaxpr, leaves: int) -> list[Rule]:
-    """A rule for each of the first ``leaves`` inputs of the loss."""
+    """Find a rule for each of the first ``leaves`` inputs of the loss."""
     jaxpr = closed.jaxpr
     uses = Counter(atom for e in jaxpr.eqns for atom in e.invars if not isinstance(atom, Literal))
     uses.update(atom for atom in jaxpr.outvars if not isinstance(atom, Literal))
@@ -130,11 +130,11 @@ def _rule(jaxpr: Any, leaf: int, uses: Counter[Any], moving: set[Any]) -> Rule:
 
 
 def _undo(layout: Sequence[Any], shape: tuple[int, ...]) -> Callable[[Any], Any]:
-    """The transpose of a chain of changes of shape: from the last one's shape back to the leaf's."""
+    """Return the transpose of a chain of shape changes: from the last shape back to the leaf's."""
 
     def forward(value: Any) -> Any:
         for equation in layout:
-            if equation.primitive.name != "convert_element_type":  # sums are float64 and stay so
+            if equation.primitive.name != "convert_element_type":  # sums stay in float64
                 value = equation.primitive.bind(value, **equation.params)
         return value
 
@@ -146,7 +146,7 @@ def _undo(layout: Sequence[Any], shape: tuple[int, ...]) -> Callable[[Any], Any]
 
 
 def _ordered(d: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
-    """``d``, whose axes are those of ``shape`` in ``order``, in the order of ``shape``."""
+    """Reorder ``d``, whose axes are those of ``shape`` in ``order``, to the order of ``shape``."""
     return d.reshape([shape[i] for i in order]).transpose(sorted(range(len(order)), key=order.__getitem__))
 
 

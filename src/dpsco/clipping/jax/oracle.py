@@ -1,4 +1,4 @@
-"""Any loss in JAX: rows in, one clipped sum out."""
+"""Oracle of any loss in JAX: rows in, one clipped sum out."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["JaxOracle"]
 
 
 class JaxOracle:
-    """Oracle of ``loss(params, (features, label))``, the loss of one row; made by ``dpsco.jax.oracle``.
+    """Oracle of ``loss(params, (features, label))``, the loss of one row. Build it with ``dpsco.jax.oracle``.
 
-    Guarantee: the contract of ``dpsco.clipping.Oracle`` for any loss, in float32 and float64: clipped_sum.py counts.
-    Cost: about two ordinary passes where leaves have a rule (``describe`` says which), and ``memory`` bytes of
-    temporaries beside a few vectors of parameters; compiled once for each number of points a query has.
+    Guarantee: the contract of ``dpsco.clipping.Oracle`` for any loss, in float32 and float64 (see clipped_sum.py).
+    Cost: about two ordinary passes for leaves with a rule (``describe`` lists them), and ``memory`` bytes of
+    temporaries plus a few parameter vectors. The program is compiled once per number of points of a query.
     """
 
     def __init__(self, loss: Callable[..., Any], params: Any, memory: int, *, ghost: bool = True) -> None:
@@ -38,23 +38,23 @@ class JaxOracle:
 
     @property
     def size(self) -> int:
-        """Number of parameters: ``dimension`` of the problem."""
+        """Number of parameters: the ``dimension`` of the problem."""
         return self._layout.size
 
     @property
     def start(self) -> Array:
-        """The initial parameters as one vector: ``start`` of ``train``."""
+        """Initial parameters as one vector: the ``start`` of ``train``."""
         return self._start
 
     def weights(self, model: Any) -> Any:
-        """The pytree of a trained model, or of a flat vector: structure, shapes and types as the parameters came."""
+        """Return a trained model, or a flat vector, as a pytree with the structure, shapes and types of ``params``."""
         vector = np.asarray(getattr(model, "coef", model), dtype=np.float64)
         if vector.shape != (self.size,):
             raise InvalidArgument(f"Expected a model or a vector of {self.size} parameters, got shape {vector.shape}.")
         return self._layout.tree_of(vector)
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
-        """The clipped sum of ``batch``."""
+        """Compute the clipped sum of ``batch``."""
         if query.points[0].size != self.size:
             raise InvalidArgument(
                 f"Expected points of {self.size} parameters, got {query.points[0].size}. Plan with "
@@ -62,7 +62,7 @@ class JaxOracle:
             )
         chunks = iter(batch.chunks)
         first = next(chunks, None)
-        if first is None:  # nobody came
+        if first is None:  # an empty batch
             return Clipped(np.zeros(self.size), 0)
         program = self._program(query, self._form(*first))
         points = program.points_of(self._layout, query)
@@ -72,16 +72,18 @@ class JaxOracle:
         for block in blocks(_chain(first, chunks), program.rows, self._form(*first)):
             totals, *tally = program(points, query, totals, block)
             rows += block.filled
-            tallies.append(tally)  # looked at in the end: the device need not wait for each block
+            tallies.append(tally)  # read at the end, so the device does not wait after each block
         total = np.concatenate([np.asarray(part).ravel() for part in totals])
         shortened, counted = (sum(int(tally[k]) for tally in tallies) for k in (0, 1))
         return Clipped(total, rows, clipped_rows=shortened, zeroed_rows=rows - counted)
 
     def describe(self, example: tuple[Any, Any] | None = None) -> str:
-        """How each parameter's share of a norm is found, a line each.
+        """Describe, one line per parameter, how its part of a row's norm is computed.
 
-        ``example`` is one row (features, label) of the data's shape, of made-up values; it is not needed after the
-        first batch.
+        Parameters
+        ----------
+        example : (features, label), optional
+            One synthetic row with the shape of the data. It is not needed after the first batch.
         """
         if example is not None:
             features, labels = (np.asarray(part)[None] for part in example)
@@ -89,7 +91,7 @@ class JaxOracle:
         elif self._traces:
             trace = next(reversed(self._traces.values()))
         else:
-            raise InvalidArgument("Expected example=(features, label), one made-up row: no batch has been seen yet.")
+            raise InvalidArgument("Expected example=(features, label), one synthetic row: no batch has been seen yet.")
         names, shapes = self._layout.names, self._layout.shapes
         width = max(len(name) for name in names)
         return "\n".join(
@@ -113,7 +115,7 @@ class JaxOracle:
         if key not in self._programs:
             closed, rules = self._trace(form)
             if query.rowwise:
-                rules = [Whole(leaf, "rows are rounded one by one") for leaf in range(len(rules))]
+                rules = [Whole(leaf, "rows are rounded one at a time") for leaf in range(len(rules))]
             rows = block_rows(closed, rules, points, self._memory, query.size)
             make = compiled_rowwise if query.rowwise else compiled
             self._programs[key] = make(closed, rules, points, rows, double=self._layout.double)
@@ -130,4 +132,4 @@ def _words(rule: Rule) -> str:
         return f"formed for each row: {rule.reason}"
     if is_outer(rule, 2) or rule.kind == "embedding":
         return f"{rule.kind}: norm from signals and activations, never formed"
-    return f"{rule.kind}: formed for each row as signals times activations, the smaller of the two ways"
+    return f"{rule.kind}: formed for each row as signals times activations, which is smaller than the two factors"

@@ -1,7 +1,7 @@
-"""A loss compiled for rows of one form, queries of one number of points and blocks of one size.
+"""A loss compiled for rows of one form, queries with one number of points and blocks of one size.
 
-Two compiled functions, not one: the second reads what the first has written to memory, so that the numbers a norm is
-taken of are the numbers that are added up. In one function the compiler may compute them twice and round them twice.
+There are two compiled functions. The second reads what the first has written to memory, so the norm is taken of
+exactly the numbers that are added. A single function could compute them twice and round them differently.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Program", "block_rows", "compiled", "compiled_rowwise", "traced"]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """``factors`` and ``add``, compiled on their first call."""
+    """The functions ``factors`` and ``add``, compiled on their first call."""
 
     rows: int
     double: bool
@@ -37,11 +37,12 @@ class Program:
     add: Callable[..., Any]
 
     def points_of(self, layout: Layout, query: Query) -> Any:
-        """The leaves at each point of ``query``, on the device."""
+        """Return the leaves at each point of ``query``, on the device."""
         with x64(self.double):
             return [[jax.numpy.asarray(part) for part in layout.parts(point)] for point in query.points]
 
     def __call__(self, points: Any, query: Query, totals: Any, block: Block) -> tuple[Any, Any, Any]:
+        """Add one block to ``totals``; also count the scaled rows and the rows that count."""
         with _silent(), x64(self.double):
             weights = np.asarray(query.weights, np.float64 if self.double else np.float32)
             found = self.factors(points, list(weights), block.features, block.labels, block.filled)
@@ -51,13 +52,13 @@ class Program:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """``jax_debug_nans`` off, if the process has it on: an error that depends on a row is an output."""
+    """Switch off ``jax_debug_nans``: an error that depends on a row is an output."""
     with jax.debug_nans(False), jax.debug_infs(False):
         yield
 
 
 def traced(loss: Callable[..., Any], layout: Layout, form: Form, *, ghost: bool) -> tuple[ClosedJaxpr, list[Rule]]:
-    """The equations of ``loss`` on a row of ``form``, and a rule for each leaf; ``ghost=False`` forms all gradients."""
+    """Trace ``loss`` on a row of ``form`` and find one rule per leaf; ``ghost=False`` forms all gradients."""
 
     def flat(*inputs: Any) -> Any:
         return loss(jax.tree.unflatten(layout.tree, inputs[:-2]), (inputs[-2], inputs[-1]))
@@ -72,9 +73,9 @@ def traced(loss: Callable[..., Any], layout: Layout, form: Form, *, ghost: bool)
 
 
 def block_rows(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, memory: int, size: int) -> int:
-    """Rows of a block: within ``memory`` bytes and the summation bound, and as even as ``size`` rows allow.
+    """Return the number of rows per block, from public numbers only.
 
-    Decided by public numbers alone.
+    It respects ``memory`` bytes and the summation bound, and divides ``size`` rows as evenly as possible.
     """
     values = sum(_bytes(var.aval) for equation in closed.jaxpr.eqns for var in equation.outvars)
     needed, terms = 2 * points * values, 1
@@ -100,7 +101,7 @@ def block_rows(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, memory: 
 
 
 def compiled(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, rows: int, *, double: bool) -> Program:
-    """The program for blocks of ``rows`` rows, summed together."""
+    """Return the program for blocks of ``rows`` rows that are summed together."""
 
     def factors(at: Any, weights: Any, features: Any, labels: Any, count: Any) -> Any:
         return factors_of_rows(closed, rules, at, weights, features, labels, count)
@@ -112,7 +113,7 @@ def compiled(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, rows: int,
 
 
 def compiled_rowwise(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, rows: int, *, double: bool) -> Program:
-    """The program for rows rounded one by one: a loop whose body knows neither a row's place nor its neighbours."""
+    """Return the program that rounds rows one at a time: a row's position and neighbours cannot affect its bits."""
 
     def factors(at: Any, weights: Any, features: Any, labels: Any, count: Any) -> Any:
         features, labels, usable = screened(features, labels, count)

@@ -1,4 +1,4 @@
-"""Parameters of any shape as one flat vector of float64, and back as they came."""
+"""Parameters of any structure as one flat float64 vector, and back."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ __all__ = ["Layout", "x64"]
 
 
 def x64(on: bool) -> Any:
-    """Context in which 64-bit numbers exist (or not), whatever the process is set to; the process keeps its setting."""
+    """Enable or disable 64-bit numbers in a context; the setting of the process is unchanged."""
     return jax.enable_x64(on)
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where each leaf of a pytree lies in the flat vector: leaves in the order of ``jax.tree.leaves``, rows first."""
+    """Positions of the leaves of a pytree in the flat vector: in the order of ``jax.tree.leaves``, row-major."""
 
     tree: Any
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[np.dtype[Any], ...]
     kinds: tuple[type, ...]
-    """What each leaf came as: a Python float, a NumPy array or an array of JAX."""
+    """Constructor of each leaf: float, a NumPy array or a JAX array."""
 
     @classmethod
     def of(cls, params: Any) -> Layout:
-        """The layout of ``params``; a leaf that is not real and floating is refused: it has no gradient."""
+        """Build the layout of ``params``. Raise InvalidArgument for a leaf without gradient (not a real float)."""
         paths, tree = jax.tree_util.tree_flatten_with_path(params)
         if not paths:
             raise InvalidArgument("Expected params to hold at least one array of floats: there is nothing to train.")
@@ -54,10 +54,12 @@ class Layout:
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """Number of entries per leaf."""
         return tuple(math.prod(shape) for shape in self.shapes)
 
     @property
     def size(self) -> int:
+        """Number of entries in the flat vector."""
         return sum(self.sizes)
 
     @property
@@ -66,12 +68,12 @@ class Layout:
         return any(dtype == np.float64 for dtype in self.dtypes)
 
     def flat(self, params: Any) -> Array:
-        """``params`` as one vector of float64."""
+        """Flatten ``params`` to one float64 vector."""
         leaves = jax.tree.leaves(params)
         return np.concatenate([np.asarray(leaf).astype(np.float64).ravel() for leaf in leaves])
 
     def parts(self, vector: Array) -> list[np.ndarray[Any, Any]]:
-        """The leaves that ``vector`` stands for, in the model's own precision, as NumPy arrays."""
+        """Split ``vector`` into leaves, as NumPy arrays in the model's own precision."""
         cuts = np.split(vector, np.cumsum(self.sizes)[:-1])
         with np.errstate(over="ignore"):
             return [
@@ -80,7 +82,7 @@ class Layout:
             ]
 
     def tree_of(self, vector: Array) -> Any:
-        """The pytree that ``vector`` stands for: the structure, shapes, types and containers of the parameters."""
+        """Rebuild the pytree from ``vector``, with the structure, shapes, types and containers of the parameters."""
         with x64(self.double):
             leaves = [kind(part) for kind, part in zip(self.kinds, self.parts(vector), strict=True)]
         return jax.tree.unflatten(self.tree, leaves)

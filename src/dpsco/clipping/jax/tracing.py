@@ -1,6 +1,7 @@
-"""A loss as a flat list of equations, and a way to run it with taps on chosen equations.
+"""A loss as a flat list of equations, evaluated with taps on chosen equations.
 
-A tap is a zero added to what an equation gives; the derivative by it is the signal that is propagated back to there.
+A tap is a zero that is added to the output of an equation. The derivative with respect to it is the signal at that
+output in the backward pass.
 """
 
 from __future__ import annotations
@@ -17,16 +18,22 @@ __all__ = ["flat_jaxpr", "run", "shaped"]
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call")
 _OUTSIDE = ("pure_callback", "io_callback", "debug_callback", "debug_print", "ffi_call", "custom_vmap_call")
-"""Equations that leave what JAX knows: with ``vmap`` they may see a whole block of rows, keep, print or raise."""
+"""Equations that call code outside JAX: under ``vmap`` it may see a whole block of rows, store, print or raise."""
 
 
 def shaped(shape: Any, dtype: Any) -> Any:
-    """What JAX traces in place of an array."""
+    """Return the placeholder that JAX traces instead of an array."""
     return jax.ShapeDtypeStruct(shape, dtype)  # type: ignore[no-untyped-call]
 
 
 def flat_jaxpr(loss: Callable[..., Any], *arguments: Any) -> ClosedJaxpr:
-    """The equations of ``loss(leaves, features, label)`` with every jitted call inside it written out."""
+    """Trace ``loss(leaves, features, label)`` into equations, with every jitted call inlined.
+
+    Raises
+    ------
+    InvalidArgument
+        If the loss does not return one real number, or calls code outside JAX, or has side effects.
+    """
     traced = jax.make_jaxpr(loss)(*arguments)
     outputs = traced.out_avals
     if len(outputs) != 1 or outputs[0].shape or not jax.numpy.issubdtype(outputs[0].dtype, jax.numpy.floating):
@@ -35,13 +42,13 @@ def flat_jaxpr(loss: Callable[..., Any], *arguments: Any) -> ClosedJaxpr:
             f"{', '.join(str(output) for output in outputs) or 'nothing'}."
         )
     parameters = tuple(range(len(arguments) - 2))
-    derivative = jax.make_jaxpr(jax.grad(loss, argnums=parameters))(*arguments)  # a custom_vjp has rules of its own
+    derivative = jax.make_jaxpr(jax.grad(loss, argnums=parameters))(*arguments)  # a custom_vjp has its own equations
     found = sorted({*_outside(traced.jaxpr), *_outside(derivative.jaxpr)})
     if found or traced.effects or derivative.effects:
         raise InvalidArgument(
             f"The loss calls out of JAX or has effects ({', '.join(found) or 'effects'}): such a call may see several "
-            "rows at once, keep them, print them or fail on one of them, and no clip covers that. Write the loss in "
-            "plain JAX, without callbacks, printing or vmap rules of its own."
+            "rows at once, store or print them, or fail on one of them, and no clip covers that. Write the loss in "
+            "plain JAX, without callbacks, printing or its own vmap rules."
         )
     leaves = [shaped(aval.shape, aval.dtype) for aval in traced.in_avals]
     return jax.make_jaxpr(lambda *inputs: _inlined(traced.jaxpr, traced.consts, inputs))(*leaves)
@@ -59,7 +66,10 @@ def _outside(jaxpr: Any) -> Iterator[str]:
 def run(
     closed: ClosedJaxpr, inputs: Sequence[Any], taps: Mapping[int, Any], kept: Mapping[int, int]
 ) -> tuple[Any, dict[int, Any]]:
-    """The loss, with ``taps[k]`` added to the output of equation k, and input ``kept[k]`` of each such equation."""
+    """Evaluate the loss with ``taps[k]`` added to the output of equation k.
+
+    Also return input number ``kept[k]`` of each such equation.
+    """
     records: dict[int, Any] = {}
 
     def visit(k: int, values: list[Any], outputs: list[Any]) -> list[Any]:

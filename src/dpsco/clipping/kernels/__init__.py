@@ -1,1 +1,1 @@
-"""Compiled kernels of linear models: numba, imported on first use, cached on disk, free of the interpreter lock."""
+"""Compiled kernels of linear models. numba is imported on first use and caches on disk."""

@@ -1,20 +1,9 @@
-"""Vectors of 64 bytes inside numba functions, each operation one instruction of LLVM.
+"""Vectors of 64 bytes inside numba functions; each operation is one LLVM instruction.
 
-    load(a, i)          a[i : i + lanes]                  store(a, i, v)    the other way
-    load_some(a, i, m)  its first m lanes, then zeros; nothing beyond them is touched
-    lanes(a)            elements of a in 64 bytes, a constant of the compiled code
-    spread(s)           s in every lane                   fma(x, y, z)      x y + z, rounded once
-    add_totals(out, i, v, w, x, y)    out[i : i + 4] += lane sums of v, w, x, y, in float64
-    prefetch(a, i)      a hint that the cache line of a[i] is wanted soon
-    power_of_two(k)     2^k of a number k without fraction, -1022 <= k <= 1023
-    fma_one(c, a, s)    c a + s of three float64, rounded once
-    odd(c)              float64 c if the last bit of its fraction is set, else the next one towards 0, whose bit is
-    claim(a)            a[0], and a[0] + 1 in its place, for one thread at a time
-
-Guarantee: the order of every addition is the one written, on any processor (LLVM splits the vectors where registers
-are shorter), so error bounds can be counted and equal inputs give equal bits. A sum of four vectors' lanes adds
-log2(lanes) times; the loop vectoriser would choose an order of its own and sum each short row four times slower.
-``a`` is a one-dimensional C-order array of float32 (16 lanes) or float64 (8 lanes); indices are not checked.
+Guarantee: every addition happens in the written order, on any processor (LLVM splits the vectors if registers are
+shorter), so error bounds can be counted and equal inputs give equal bits. A sum over the lanes of four vectors adds
+log2(lanes) times; the loop vectoriser would choose its own order and sum each short row four times slower.
+Arrays are one-dimensional, C-order, of float32 (16 lanes) or float64 (8 lanes); indices are not checked.
 """
 
 from __future__ import annotations
@@ -48,7 +37,7 @@ _INT32 = ir.IntType(32)
 
 
 class Vector(types.Type):
-    """numba's name for 64 bytes of float32 or float64."""
+    """The numba type of a vector of float32 or float64."""
 
     def __init__(self, scalar: Any) -> None:
         self.scalar, self.lanes = scalar, 8 * BYTES // scalar.bitwidth
@@ -56,10 +45,12 @@ class Vector(types.Type):
 
     @property
     def llvm(self) -> Any:
+        """LLVM type."""
         return ir.VectorType(ir.FloatType() if self.scalar.bitwidth == 32 else ir.DoubleType(), self.lanes)
 
     @property
     def suffix(self) -> str:
+        """Suffix of LLVM intrinsics."""
         return f"v{self.lanes}f{self.scalar.bitwidth}"
 
 
@@ -91,12 +82,14 @@ def _spread(builder: Any, scalar: Any, lanes: int) -> Any:
 
 @intrinsic
 def lanes(typing: Any, a: Any) -> Any:
+    """Return the number of elements of a in 64 bytes, a constant of the compiled code."""
     count = Vector(a.dtype).lanes
     return types.intp(a), lambda context, builder, signature, arguments: context.get_constant(types.intp, count)
 
 
 @intrinsic
 def load(typing: Any, a: Any, i: Any) -> Any:
+    """Return a[i : i + lanes]."""
     vector = Vector(a.dtype)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -109,6 +102,7 @@ def load(typing: Any, a: Any, i: Any) -> Any:
 
 @intrinsic
 def load_some(typing: Any, a: Any, i: Any, m: Any) -> Any:
+    """Return a[i : i + m], then zeros; memory beyond is not read."""
     vector = Vector(a.dtype)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -125,6 +119,8 @@ def load_some(typing: Any, a: Any, i: Any, m: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, a: Any, i: Any, v: Any) -> Any:
+    """Write v to a[i : i + lanes]."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, index, value = arguments
         address = _address(context, builder, a, array, index, v.llvm)
@@ -136,12 +132,15 @@ def store(typing: Any, a: Any, i: Any, v: Any) -> Any:
 
 @intrinsic
 def spread(typing: Any, s: Any) -> Any:
+    """Return s in every lane."""
     vector = Vector(s)
     return vector(s), lambda context, builder, signature, arguments: _spread(builder, arguments[0], vector.lanes)
 
 
 @intrinsic
 def fma(typing: Any, x: Any, y: Any, z: Any) -> Any:
+    """Compute x y + z, rounded once."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _call(builder, f"llvm.fma.{x.suffix}", x.llvm, *arguments)
 
@@ -150,8 +149,9 @@ def fma(typing: Any, x: Any, y: Any, z: Any) -> Any:
 
 @intrinsic
 def add_totals(typing: Any, out: Any, i: Any, v: Any, w: Any, x: Any, y: Any) -> Any:
+    """Add the lane sums of v, w, x, y to out[i : i + 4], in float64."""
     n = v.lanes
-    quarters = range(0, n, n // 4)  # of a register: shuffles that stay inside them cost least
+    quarters = range(0, n, n // 4)  # of a register: shuffles inside a quarter are cheapest
 
     def added(builder: Any, first: Any, second: Any, one: Any, two: Any) -> Any:
         return builder.fadd(
@@ -159,7 +159,7 @@ def add_totals(typing: Any, out: Any, i: Any, v: Any, w: Any, x: Any, y: Any) ->
         )
 
     def inside(builder: Any, first: Any, second: Any, one: Any, two: Any) -> Any:
-        """Lanes ``one`` + lanes ``two`` in every quarter; lanes n, n + 1, ... are those of the second."""
+        """Add lanes ``one`` and lanes ``two`` in every quarter; lanes n, n + 1, ... are those of the second."""
         chosen = [[base + lane for base in quarters for lane in lanes] for lanes in (one, two)]
         return added(builder, first, second, *chosen)
 
@@ -186,6 +186,8 @@ def add_totals(typing: Any, out: Any, i: Any, v: Any, w: Any, x: Any, y: Any) ->
 
 @intrinsic
 def prefetch(typing: Any, a: Any, i: Any) -> Any:
+    """Hint that the cache line of a[i] is needed soon."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, index = arguments
         address = _address(context, builder, a, array, index, ir.IntType(8))
@@ -198,6 +200,8 @@ def prefetch(typing: Any, a: Any, i: Any) -> Any:
 
 @intrinsic
 def power_of_two(typing: Any, k: Any) -> Any:
+    """Return 2^k for an integral float k, -1022 <= k <= 1023."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         integer = ir.IntType(64)
         exponent = builder.add(builder.fptosi(arguments[0], integer), ir.Constant(integer, 1023))
@@ -208,6 +212,8 @@ def power_of_two(typing: Any, k: Any) -> Any:
 
 @intrinsic
 def fma_one(typing: Any, c: Any, a: Any, s: Any) -> Any:
+    """Compute c a + s of three float64, rounded once."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _call(builder, "llvm.fma.f64", ir.DoubleType(), *arguments)
 
@@ -216,17 +222,21 @@ def fma_one(typing: Any, c: Any, a: Any, s: Any) -> Any:
 
 @intrinsic
 def odd(typing: Any, c: Any) -> Any:
+    """Return float64 c if the last bit of its fraction is set, else the next number towards 0, whose bit is set."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         integer = ir.IntType(64)
         bits = builder.bitcast(arguments[0], integer)
         even = builder.xor(builder.and_(bits, ir.Constant(integer, 1)), ir.Constant(integer, 1))
-        return builder.bitcast(builder.sub(bits, even), ir.DoubleType())  # sign and size apart: less is nearer to 0
+        return builder.bitcast(builder.sub(bits, even), ir.DoubleType())  # sign and magnitude: less is nearer to 0
 
     return types.float64(types.float64), generate
 
 
 @intrinsic
 def claim(typing: Any, a: Any) -> Any:
+    """Return a[0] and increment it atomically."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         integer = ir.IntType(64)
         address = _address(context, builder, a, arguments[0], ir.Constant(integer, 0), integer)

@@ -1,9 +1,9 @@
-"""From scores to factors: the slope of each loss, and the clip, for a tile of rows at a time.
+"""From scores to factors: the slope of each loss and the clip, for one tile of rows at a time.
 
     c = w_0 slope(<a, x_0>, y) + w_1 slope(<a, x_1>, y),   then   cut to [-target / ||a||, target / ||a||].
 
-Guarantee: a factor marked ``FAST`` satisfies |c| ||a|| <= clip in exact arithmetic, given sums of squares with the
-relative error that ``target`` allows for; every other row is left to the careful path of its kernel.
+Guarantee: a factor marked ``FAST`` satisfies |c| ||a|| <= clip in exact arithmetic, if sums of squares have at most the
+relative error that ``target`` allows for. Every other row takes the careful path of its kernel.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ __all__ = [
 OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 
 INNER: dict[str, Any] = {**OPTIONS, "_nrt": False}
-"""For what makes no arrays: numba then does not count who uses those it is handed, which costs as much as some rows."""
+"""For functions that allocate no arrays: numba then omits reference counting, which takes as long as some rows."""
 
 LOGISTIC, SQUARED, HUBER, SMOOTHED_HINGE, CUSTOM = range(5)
 KINDS = {"logistic": LOGISTIC, "squared": SQUARED, "huber": HUBER, "smoothed-hinge": SMOOTHED_HINGE, "custom": CUSTOM}
-"""Kinds of loss: numbers, so that one compiled kernel serves all and stays in the cache."""
+"""Kinds of loss as numbers, so that one compiled kernel serves all and stays in the cache."""
 
 LEAST_FACTOR = 2.0**-900
-"""Factors of float64 rows on the fast path are at least this: far from numbers with fewer digits."""
+"""Lower bound on factors of float64 rows on the fast path, far above subnormal numbers."""
 
 TILE = 64
-"""Most rows whose scores are turned into factors at once."""
+"""Largest number of rows whose scores become factors at once."""
 
 SKIP, FAST, CAREFUL = range(3)
-"""What becomes of a row: nothing to add; add c a; look at it alone, in float64."""
+"""State of a row: nothing to add; add c a; process it alone, in float64."""
 
 
 class Ask(NamedTuple):
-    """What a query asks of every row, in numbers; one point is two equal points of which the second weighs 0."""
+    """A query in numbers. A query with one point has two equal points, the second with weight 0."""
 
     kind: int
     width: float
-    """The loss's one parameter."""
+    """The parameter of the loss."""
     intercept: bool
     weight_0: float
     weight_1: float
@@ -70,9 +70,9 @@ class Ask(NamedTuple):
     least_square: float
     """Sums of squares from here ..."""
     most_square: float
-    """... to here were neither rounded to nothing nor overflowed, and have the error that ``target`` allows for."""
+    """... to here have neither under- nor overflowed, and have the error that ``target`` allows for."""
     least_factor: float
-    """Factors shorter than this lose digits in the type of the rows."""
+    """Smaller factors lose digits in the type of the rows."""
     single: bool
     """Whether scores are sums of float32."""
 
@@ -81,11 +81,11 @@ class Tile(NamedTuple):
     """Working memory for a tile of rows."""
 
     scores: Any
-    """<a, x_0>, <a, x_1> and ||a||^2 of each row: three times TILE numbers."""
+    """<a, x_0>, <a, x_1> and ||a||^2 per row: three times TILE numbers."""
     slopes_0: Any
     slopes_1: Any
     factors: Any
-    """c of each row, in the type of the rows."""
+    """c per row, in the type of the rows."""
     state: Any
 
 
@@ -100,7 +100,7 @@ _MOST_NORM = 2.0**60
 
 @njit(**INNER)
 def exponential(value: float) -> float:
-    """exp(value), to 2 ulp: 2^k times a Taylor polynomial on [-ln 2 / 2, ln 2 / 2]; finite for anything."""
+    """Compute exp(value) to 2 ulp: 2^k times a Taylor polynomial on [-ln 2 / 2, ln 2 / 2]; finite for any value."""
     t = value if value < 700.0 else 700.0
     t = t if t > -700.0 else -700.0
     k = np.rint(t * _LOG2_E)
@@ -115,7 +115,7 @@ def exponential(value: float) -> float:
 
 @njit(**INNER)
 def short_exponential(value: float) -> float:
-    """exp(value), to a relative error of 8e-9: enough for scores that are sums of float32."""
+    """Compute exp(value) to a relative error of 8e-9: enough for scores that are sums of float32."""
     t = value if value < 700.0 else 700.0
     t = t if t > -700.0 else -700.0
     k = np.rint(t * _LOG2_E)
@@ -128,7 +128,7 @@ def short_exponential(value: float) -> float:
 
 @njit(**INNER)
 def slopes(ask: Any, scores: Any, at: int, labels: Any, first: int, count: int, out: Any) -> None:
-    """d loss / d score of ``count`` rows, scores from ``at`` on, labels from ``first`` on."""
+    """Compute d loss / d score of ``count`` rows, with scores from ``at`` and labels from ``first``."""
     kind, width = ask.kind, ask.width
     if kind == LOGISTIC and ask.single:
         for i in range(count):
@@ -150,7 +150,7 @@ def slopes(ask: Any, scores: Any, at: int, labels: Any, first: int, count: int, 
 
 @njit(**INNER)
 def allowed(ask: Any, label: float) -> bool:
-    """Whether the loss can take this label; without a branch, and false for what is not a number."""
+    """Whether the loss accepts this label; branch-free, and False for NaN."""
     binary = (ask.kind == LOGISTIC) | (ask.kind == SMOOTHED_HINGE)
     largest = ask.width if ask.kind == SQUARED else _LARGEST_FLOAT
     return (abs(label) <= largest) & ((label * (label - 1.0) == 0.0) | (not binary))
@@ -158,13 +158,13 @@ def allowed(ask: Any, label: float) -> bool:
 
 @njit(**INNER)
 def as_ask(f: Any) -> Ask:
-    """An ``Ask`` from its fields in an array: numba looks at the type of every tuple it is called with, slowly."""
+    """Build an ``Ask`` from an array of its fields: numba is slow to type a tuple on every call."""
     return Ask(int(f[0]), f[1], f[2] != 0.0, f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11] != 0.0)
 
 
 @njit(**OPTIONS)
 def new_tile(like: Any) -> Tile:
-    """Working memory for rows whose factors are of the type of ``like``."""
+    """Allocate working memory for rows whose factors have the type of ``like``."""
     return Tile(
         np.zeros(3 * TILE), np.zeros(TILE), np.zeros(TILE), np.zeros(TILE, like.dtype), np.zeros(TILE, np.uint8)
     )
@@ -172,7 +172,7 @@ def new_tile(like: Any) -> Tile:
 
 @njit(**INNER)
 def is_fast(ask: Any, score_0: float, score_1: float, square: float, label: float, norm: float, c: float) -> bool:
-    """Whether every rounding is one that ``target`` allows for; what is not a number fails a comparison."""
+    """Whether every rounding is one that ``target`` allows for; NaN fails a comparison."""
     fast = (square >= ask.least_square) & (square <= ask.most_square) & allowed(ask, label)
     fast &= (abs(score_0) < np.inf) & (abs(score_1) < np.inf) & (norm <= _MOST_NORM)
     return fast & ((c == 0.0) | ((abs(c) >= ask.least_factor) & (abs(c) <= _MOST_FACTOR)))
@@ -180,11 +180,11 @@ def is_fast(ask: Any, score_0: float, score_1: float, square: float, label: floa
 
 @njit(**INNER)
 def factors(ask: Any, tile: Any, labels: Any, first: int, count: int) -> tuple[int, int]:
-    """c and state of ``count`` rows whose scores are in the tile; how many are fast, and how many of those clipped."""
+    """Compute c and state of ``count`` rows from the tile's scores; return the numbers of fast and of clipped rows."""
     scores, c, norm = tile.scores, tile.slopes_0, tile.slopes_1
     slopes(ask, scores, 0, labels, first, count, c)
     slopes(ask, scores, TILE, labels, first, count, norm)
-    # Short loops over few arrays: LLVM makes vectors of those, and the order of the tests does not matter.
+    # Short loops over few arrays, which LLVM vectorises; the order of the tests does not matter.
     for i in range(count):
         factor = ask.weight_0 * c[i] + ask.weight_1 * norm[i]
         length = math.sqrt(scores[2 * TILE + i])
@@ -212,9 +212,9 @@ def factors(ask: Any, tile: Any, labels: Any, first: int, count: int) -> tuple[i
 def careful_factor(
     ask: Any, tile: Any, score_0: float, score_1: float, length: float, labels: Any, row: int, width: int
 ) -> tuple[float, int, int]:
-    """c of one row in float64, whether it was clipped, whether it counts as a zero row (oracles.clipping once more).
+    """Compute c of one row in float64, whether it was clipped, and whether it counts as a zero row (as in bound.py).
 
-    The tile's slopes are worked in.
+    It overwrites the slopes of the tile.
     """
     if not (length <= LARGEST_NORM) or not allowed(ask, labels[row]):
         return 0.0, 0, 1

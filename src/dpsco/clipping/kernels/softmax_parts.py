@@ -1,4 +1,4 @@
-"""What softmax needs beside its matrix products: row norms, factors, and rounding block sums into the total."""
+"""Kernels for softmax besides its matrix products: row norms, factors, and rounding of block sums into the total."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from dpsco.clipping.kernels.dense import SEGMENT
+from dpsco.clipping.kernels.dense_rows import SEGMENT
 from dpsco.clipping.kernels.simd import add_totals, fma, lanes, load, load_some, spread
 from dpsco.clipping.kernels.slopes import CAREFUL, FAST, OPTIONS, as_ask, exponential
 
@@ -17,7 +17,7 @@ __all__ = ["class_factors", "settle", "squares"]
 
 @njit(**OPTIONS)
 def squares(rows: Any, width: int, out: Any) -> None:
-    """||a||^2 of every row, with the error of the dense kernel's."""
+    """Compute ||a||^2 of every row, with the same error as the dense kernel."""
     four, last, whole = np.zeros(4), len(out) - 1, width - width % lanes(rows)
     nothing = spread(np.zeros(1, rows.dtype)[0])
     for k in range(0, len(out), 4):
@@ -46,7 +46,10 @@ def squares(rows: Any, width: int, out: Any) -> None:
 
 @njit(**OPTIONS)
 def class_factors(asked: Any, scores: Any, square: Any, labels: Any, c: Any, state: Any) -> int:
-    """c, clipped, of every row from both points' scores (rows x 2K), FAST or CAREFUL; how many were clipped."""
+    """Compute the clipped c and the state (FAST or CAREFUL) of every row from both points' scores (rows x 2K).
+
+    Return the number of clipped rows.
+    """
     ask, clipped = as_ask(asked), 0
     rows, k = c.shape
     shifted, wide = np.empty(2 * k * rows), np.empty(2 * k * rows)
@@ -68,7 +71,7 @@ def class_factors(asked: Any, scores: Any, square: Any, labels: Any, c: Any, sta
         fast = finite & (square[i] >= ask.least_square) & (square[i] <= ask.most_square)
         fast &= (labels[i] >= 0.0) & (labels[i] < k) & (labels[i] == math.floor(labels[i]))
         state[i] = CAREFUL
-        if not fast:  # not a number fails every comparison
+        if not fast:  # NaN fails every comparison
             c[i] = 0.0
             continue
         size, label = 0.0, int(labels[i])
@@ -89,7 +92,7 @@ def class_factors(asked: Any, scores: Any, square: Any, labels: Any, c: Any, sta
 
 @njit(**OPTIONS)
 def settle(parts: Any, grid: float, total: Any) -> None:
-    """total <- total + round(part) for each of the parts, in the first columns of ``total``."""
+    """Add the rounded parts to the first columns of ``total``."""
     steps = 1.0 / grid if grid > 0.0 else 0.0
     for part in range(parts.shape[0]):
         for i in range(parts.shape[1]):

@@ -1,1 +1,1 @@
-"""Oracles of PyTorch models: per-example differences clipped without being formed, where a rule exists."""
+"""Oracle of a PyTorch model: clips per-example differences without forming them, where a rule exists."""

@@ -1,8 +1,8 @@
-"""Models that cannot be trained one row at a time are refused, by their layers and by a rehearsal on public rows.
+"""Refusal of models that cannot be trained one row at a time, by their layers and by passes over synthetic rows.
 
-A row may reach the sum through its own clipped difference and in no other way. Batch statistics mix rows, buffers that
-a pass writes carry rows to later passes, random layers make a difference of two points meaningless. What the types of
-layers do not show, made-up rows do: they contain nothing of the data, so what the rehearsal finds is public.
+A row may affect the sum only through its own clipped difference. Batch statistics mix rows. Buffers that a pass writes
+carry rows to later passes. Random layers make the difference of two points meaningless. If the types of the layers do
+not show this, synthetic rows do. They contain nothing of the data, so the result of the checks is public.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from dpsco.errors import InvalidArgument
 
-__all__ = ["check_layers", "check_rows_apart", "made_up_rows"]
+__all__ = ["check_layers", "check_rows_independent", "synthetic_rows"]
 
 Tensor = Any
 Rows = tuple[Tensor, Tensor]
@@ -27,33 +27,32 @@ ROWS = 5
 
 
 def check_layers(module: Any) -> None:
-    """Refuse layers that mix rows, or are random, as they are set."""
+    """Raise InvalidArgument for layers that, with their current settings, mix rows or are random."""
     for name, layer in module.named_modules():
         here = f"{name or 'the model'} ({type(layer).__name__})"
         if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
             raise InvalidArgument(
-                f"{here} normalises with statistics of the batch, which lets every row reach every other row's "
+                f"{here} normalises with statistics of the batch, so every row affects every other row's "
                 "gradient: no clip covers that. Use GroupNorm or LayerNorm, or model.eval() with public statistics."
             )
         if isinstance(layer, _InstanceNorm) and layer.training and layer.track_running_stats:
             raise InvalidArgument(
-                f"{here} keeps running statistics of the rows, which never cross release. Set "
-                "track_running_stats=False."
+                f"{here} keeps running statistics of the rows without noise. Set track_running_stats=False."
             )
         if isinstance(layer, (_DropoutNd, nn.RReLU)) and layer.training and getattr(layer, "p", 1.0) > 0:
             raise InvalidArgument(
-                f"{here} is random: the same row would meet another network at each of the two points, and their "
+                f"{here} is random: a row would pass through different networks at the two points, and their "
                 "difference would be noise. Remove it or call model.eval(); one pass rarely overfits."
             )
         if getattr(layer, "max_norm", None) is not None and isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
             raise InvalidArgument(
-                f"{here} with max_norm shortens its table in place where rows look it up: a row would change what "
-                "later rows find there. Leave max_norm out."
+                f"{here} with max_norm rescales its table in place at the rows that are looked up: one row would "
+                "change the values that later rows read. Remove max_norm."
             )
 
 
-def made_up_rows(width: int, inputs: Any, labels: Any, device: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Some rows, the same with all but the first changed, and labels of 0."""
+def synthetic_rows(width: int, inputs: Any, labels: Any, device: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return some rows, the same with all but the first changed, and labels of 0."""
     numbers = torch.rand((2 * ROWS - 1, width), generator=torch.Generator().manual_seed(0))
     if not inputs.is_floating_point:
         numbers = numbers.round()  # 0 and 1: indices that every table has
@@ -62,8 +61,14 @@ def made_up_rows(width: int, inputs: Any, labels: Any, device: Any) -> tuple[Ten
     return rows[:ROWS], torch.cat([rows[:1], rows[ROWS:]]), zeros
 
 
-def check_rows_apart(module: Any, loss: Any, rows: Tensor, others: Tensor, labels: Tensor) -> bool:
-    """Refuse what mixes rows, is random, or writes into tensors. Whether the loss gives a number for each row."""
+def check_rows_independent(module: Any, loss: Any, rows: Tensor, others: Tensor, labels: Tensor) -> bool:
+    """Check that rows do not affect each other. Return whether the loss gives one number per row.
+
+    Raises
+    ------
+    InvalidArgument
+        If the model or the loss mixes rows, is random, or writes into buffers or parameters.
+    """
     before = {name: value.detach().clone() for name, value in (*module.named_buffers(), *module.named_parameters())}
     values = {name: value.clone() for name, value in before.items()}
 
@@ -71,21 +76,21 @@ def check_rows_apart(module: Any, loss: Any, rows: Tensor, others: Tensor, label
         torch.manual_seed(seed)
         outputs = functional_call(module, values, (x,))
         if any(output.ndim == 0 or len(output) != len(x) for output in _flat(outputs)):
-            raise InvalidArgument("Expected the model to return one output for each row, rows first.")
+            raise InvalidArgument("Expected the model to return one output per row, rows first.")
         return _flat(outputs), loss(outputs, y)
 
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         (first, losses), (again, losses_again) = run(rows, labels, 1), run(rows, labels, 2)
         vector = losses.ndim > 0 and len(losses) == len(rows)
         apart = [
-            _apart(run, (rows, labels), company, place, vector=vector)
-            for company in _companies(others, labels, first)
+            _apart(run, (rows, labels), neighbours, place, vector=vector)
+            for neighbours in _neighbourhoods(others, labels, first)
             for place in (0, ROWS - 1)
         ]
     if any(not _same(values[name], value) for name, value in before.items()):
         raise InvalidArgument(
-            "The model writes into its buffers or parameters during a pass: rows would reach later rounds without "
-            "crossing release. Freeze what it keeps (model.eval()), or leave it out."
+            "The model writes into its buffers or parameters during a pass: rows would affect later rounds without "
+            "noise. Freeze these tensors (model.eval()), or remove them."
         )
     if not all(map(_same, [*first, losses], [*again, losses_again])):
         raise InvalidArgument(
@@ -95,13 +100,13 @@ def check_rows_apart(module: Any, loss: Any, rows: Tensor, others: Tensor, label
     if not all(apart):
         raise InvalidArgument(
             "The output or the loss of a row depends on the other rows of the batch: no clip covers that. Use layers "
-            "that look at one row at a time, and a loss with reduction='none'."
+            "that process each row by itself, and a loss with reduction='none'."
         )
     return vector
 
 
-def _companies(others: Tensor, labels: Tensor, outputs: list[Tensor]) -> list[Rows]:
-    """What may stand beside a row: other rows, long ones of either sign, other labels (up to the last class)."""
+def _neighbourhoods(others: Tensor, labels: Tensor, outputs: list[Tensor]) -> list[Rows]:
+    """Return batches of neighbours: other rows, large rows of either sign, other labels (up to the last class)."""
     top = max([1, *(output.shape[-1] - 1 for output in outputs if output.ndim > 1)])
     found = [(others, labels), *((others, torch.full_like(labels, value)) for value in dict.fromkeys((1, top)))]
     if others.is_floating_point():
@@ -111,8 +116,8 @@ def _companies(others: Tensor, labels: Tensor, outputs: list[Tensor]) -> list[Ro
     return found
 
 
-def _apart(run: Any, rows: Rows, company: Rows, place: int, *, vector: bool) -> bool:
-    """Whether the row at ``place`` gets the same bits in this company; True if the model cannot take the company."""
+def _apart(run: Any, rows: Rows, neighbours: Rows, place: int, *, vector: bool) -> bool:
+    """Whether the row at ``place`` gets the same bits beside these neighbours; True if the model refuses them."""
 
     def among(others: Tensor, own: Tensor) -> Tensor:
         together = others.clone()
@@ -122,8 +127,8 @@ def _apart(run: Any, rows: Rows, company: Rows, place: int, *, vector: bool) -> 
     alone, label = rows[0][:1], rows[1][:1]
     try:
         one, losses = run(among(rows[0], alone), rows[1], 1)
-        two, other_losses = run(among(company[0], alone), among(company[1], label), 1)
-    except Exception:  # what made-up rows of another scale or label raise says nothing about mixing
+        two, other_losses = run(among(neighbours[0], alone), among(neighbours[1], label), 1)
+    except Exception:  # an error on another scale or label says nothing about mixing
         return True
     if vector:
         one, two = [*one, losses], [*two, other_losses]

@@ -1,22 +1,22 @@
-"""From the terms of a block of rows to its clipped sum.
+"""The clipped sum of a block of rows, from the terms of its parameters.
 
     N^2 = sum over parameters of the squared norms,    M^2 = that of the majorants
     scale = min(1, C / N, K C / M)                     K = ``cancellation_limit``, about 3e4
 
-so that a row's contribution, scale times its difference, is at most C long. What adding up may add to the distance of
-neighbours is SUMMATION_SLACK C = 9.8e-4 C, half of it for each of the two sums, 4.88e-4 C:
+so a row's contribution, scale times its difference, has norm at most C. Rounding in the sums may add at most
+SUMMATION_SLACK C = 9.8e-4 C to the distance between neighbours, half of it, 4.88e-4 C, per sum:
 
     float64 products   gamma_m times the sum of scale M over a block of 4096 rows      at most  1.22e-4 C, by K
     float32 vectors    32 rows at a time, gamma_34 times 32 C                                   0.65e-4 C
     float32 products   r rows of L products, r (r L) <= 2^11, gamma_(r L) r 2 C                 2.47e-4 C
-                       four of these sums, one by one, 2^-24 (2 + 3 + 4) r 2 C                  0.49e-4 C
+                       four of these sums, one after the other, 2^-24 (2 + 3 + 4) r 2 C         0.49e-4 C
 
-Float32 sums are added up in float64, and neighbours have the same sums in all groups of rows but one. Rows whose
-scale M exceeds 2 C, where terms cancel, have their products added in float64 (``apart``); K binds only where almost all
-digits cancel. Which way a row takes depends on that row alone, like everything else about it.
+Float32 sums are accumulated in float64, and neighbours have the same sums in all groups of rows but one. Rows with
+scale M > 2 C, whose terms cancel, are added in float64 (``apart``). K is active only if almost all digits cancel.
+The path of a row depends on that row only, like everything else about it.
 
 Guarantee: the contribution of a row is a function of that row and the query, and its norm is at most C in exact
-arithmetic. A row whose norm is not finite is taken out before anything is added.
+arithmetic. A row whose norm is not finite is removed before anything is added.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ BLOCK_ROWS = 4096
 Tensor = Any
 
 _SINGLE_CLIPS = (2.0**-50, 2.0**50)
-"""Clips far enough from the ends of float32 that nothing under- or overflows where it counts."""
+"""Clips far enough from the range limits of float32 that under- and overflow stay harmless."""
 
 _SINGLE_FACTOR = 2.0**75
-"""Products with a v this many clips long go apart: what is lost where scale u underflows, 2^-126 |v|, is 2^-50 C."""
+"""Products with |v| above this many clips are added in float64; below, an underflow of scale u loses under 2^-50 C."""
 
 _SINGLE_MAJORANT = 2.0
 
 _SINGLE_RATIO = 1e30
-"""Rows this many clips long count as zero there: a factor below it would lose its digits in float32."""
+"""Rows longer than this many clips count as zero in float32, where a smaller factor would lose its digits."""
 
 
 def on_grid_(total: Tensor, grid: float) -> Tensor:
-    """``values.to_grid`` in place: a power of two divides and multiplies without rounding."""
+    """Round to the grid in place, as ``to_grid`` does: dividing and multiplying by a power of two is exact."""
     return total if grid == 0.0 else total.div_(grid).round_().mul_(grid)
 
 
 def cancellation_limit(length: int) -> float:
-    """K with gamma_m BLOCK_ROWS K <= SUMMATION_SLACK / 8, for ``length`` terms a row.
+    """Return K with gamma_m BLOCK_ROWS K <= SUMMATION_SLACK / 8, for ``length`` terms per row.
 
     >>> cancellation_limit(2) > 3e4
     True
@@ -67,7 +67,7 @@ def cancellation_limit(length: int) -> float:
 def add_clipped(
     terms: Mapping[str, Term], bad: Tensor, clip: float, totals: Mapping[str, Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Add the clipped rows of ``terms`` to ``totals``; which rows were shortened, and which count as zero."""
+    """Add the clipped rows of ``terms`` to ``totals``; return which rows were scaled and which count as zero."""
     low, high = _SINGLE_CLIPS
     single = (
         bad.device.type == "cpu"
@@ -84,7 +84,7 @@ def add_clipped(
     norms, majorants = squares.sqrt(), majorants.sqrt()
     bad = bad | ~((norms <= LARGEST_NORM) & (majorants <= LARGEST_NORM))
     if single:
-        norms *= 1.0 + 2.0**-21  # the factor and its products with u, at most 2 C long, are rounded to float32
+        norms *= 1.0 + 2.0**-21  # the factor, and its products with u of norm at most 2 C, are rounded to float32
         bad |= norms > _SINGLE_RATIO * clip
     norms[bad] = 0.0
     factors, shortened = clip_scale(norms.cpu().numpy(), clip, len(terms))
@@ -104,7 +104,7 @@ def add_clipped(
 
 
 def _is_single(term: Term) -> bool:
-    """Whether its numbers are float32, and few enough to add up for a row."""
+    """Whether its numbers are float32, and there are few enough terms per row."""
     if isinstance(term, Outer):
         return term.length <= SINGLE_GROUP and all(part.dtype == torch.float32 for part in (*term.u, *term.v))
     return isinstance(term, Dense) and term.d.dtype == torch.float32

@@ -1,15 +1,15 @@
-"""Ghost rules: what a layer's parameters receive from each row, from what entered the layer and what came back to it.
+"""Ghost rules: the per-example differences of a layer's parameters, from its inputs and the signals at its output.
 
 A rule takes the layer, the weights w_j of the query, and for each point j the activations a_j (the layer's input) and
-signals g_j (the derivative of each row's loss in the layer's output), rows first. It returns a term (terms.py) for each
-of the layer's parameters: the per-example difference, exact, in the form that does not cancel (pairs.py).
+signals g_j (the derivative of each row's loss with respect to the layer's output), rows first. It returns one term
+(terms.py) per parameter of the layer: the exact per-example difference in a form that does not cancel (pairs.py).
 
-    linear          sum over positions of g a'; a product of vectors where there is one position
-    convolution     the same on the unfolded input, a position for each place of the kernel
+    linear          sum over positions of g a'; a product of vectors if there is one position
+    convolution     the same on the unfolded input, one position per place of the kernel
     embedding       g added to the table at the index
     normalisation   weight: sum over positions of g times the normalised input; bias: sum of g
 
-Cost: a matrix is formed for each row only where that is no larger than twice what the rule would otherwise keep.
+Cost: a matrix per row is formed only if it is at most twice as large as the data the rule would otherwise keep.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Rule = Callable[[Any, Sequence[float], list[Tensor], list[Tensor]], dict[str, Te
 
 
 def rule_of(layer: Any) -> tuple[Rule | None, str]:
-    """The rule of a layer, and its name; or None, and why there is none."""
+    """Return the rule of a layer and its name, or None and the reason."""
     kind = type(layer)
     if kind not in _RULES:
         return None, f"no rule for {kind.__name__}"
@@ -44,6 +44,7 @@ def rule_of(layer: Any) -> tuple[Rule | None, str]:
 
 
 def linear(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor]) -> dict[str, Term]:
+    """Return the terms of a Linear layer."""
     a = [t.reshape(len(t), -1, t.shape[-1]) for t in a]
     g = [t.reshape(len(t), -1, t.shape[-1]) for t in g]
     positions, out, wide = g[0].shape[1], g[0].shape[2], a[0].shape[2]
@@ -58,9 +59,10 @@ def linear(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor
 
 
 def convolution(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor]) -> dict[str, Term]:
+    """Return the terms of a convolution."""
     parts = [
         _patches_times_signals(layer, weights, [t[k : k + SLICE_ROWS] for t in a], [t[k : k + SLICE_ROWS] for t in g])
-        for k in range(0, len(g[0]), SLICE_ROWS)  # unfolded inputs are large: a slice of them stays in the cache
+        for k in range(0, len(g[0]), SLICE_ROWS)  # unfolded inputs are large: a slice fits into the cache
     ]
     return {"weight": Dense(torch.cat(parts))} | _bias(layer, difference(weights, g).flatten(2).sum(2))
 
@@ -75,7 +77,7 @@ def _patches_times_signals(layer: Any, weights: Sequence[float], a: list[Tensor]
 
 
 def unfolded(layer: Any, a: Tensor) -> Tensor:
-    """Patches of the padded input under the kernel: (rows, channels times kernel, positions)."""
+    """Extract the patches of the padded input under the kernel: (rows, channels times kernel, positions)."""
     sides = []
     for k in reversed(range(len(layer.kernel_size))):  # functional.pad takes the last dimension first
         whole = layer.dilation[k] * (layer.kernel_size[k] - 1) if layer.padding == "same" else 0
@@ -94,11 +96,12 @@ def unfolded(layer: Any, a: Tensor) -> Tensor:
 
 
 def embedding(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor]) -> dict[str, Term]:
+    """Return the terms of an Embedding."""
     index = [t.reshape(len(t), -1) for t in a]
     signals = [t.reshape(len(t), index[0].shape[1], -1) for t in g]
     u, places = [difference(weights, signals)], [index[0]]
     for j in range(1, len(weights)):
-        if not same(a[j], a[0]):  # looked up at other places: e takes only those where the index is the same
+        if not same(a[j], a[0]):  # other indices: e keeps only the places where the index is the same
             alike = (index[j] == index[0])[..., None]
             back = weights[j] * signals[j].double()
             u[0] = torch.where(alike, u[0], u[0] - back)
@@ -111,6 +114,7 @@ def embedding(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Ten
 
 
 def normalisation(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor]) -> dict[str, Term]:
+    """Return the terms of a normalisation layer."""
     if isinstance(layer, (nn.LayerNorm, nn.RMSNorm)):
         inner = math.prod(layer.normalized_shape)
         a, g = ([t.reshape(len(t), -1, inner) for t in values] for values in ([_normal(layer, t) for t in a], g))
@@ -123,7 +127,7 @@ def normalisation(layer: Any, weights: Sequence[float], a: list[Tensor], g: list
 
 
 def _normal(layer: Any, a: Tensor) -> Tensor:
-    """The input of the affine part."""
+    """Compute the input of the affine part."""
     if isinstance(layer, nn.LayerNorm):
         return functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
     if isinstance(layer, nn.RMSNorm):
@@ -134,7 +138,7 @@ def _normal(layer: Any, a: Tensor) -> Tensor:
 
 
 def _formed(products: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """sum of left @ right in the model's type: what it rounds to is the row's vector."""
+    """Sum left @ right in the model's type; the rounded result is the row's vector by definition."""
     matrix = products[0][0] @ products[0][1]
     for left, right in products[1:]:
         matrix += left @ right

@@ -1,9 +1,9 @@
-"""The weighted difference of two points in the form that does not cancel.
+"""The weighted difference of two points in a form that does not cancel.
 
     w_0 g_0 a_0' + w_1 g_1 a_1'  =  e a_0' + (w_1 g_1) b',      e = w_0 g_0 + w_1 g_1,    b = a_1 - a_0
 
-for signals g, back-propagated to the output of a layer, and activations a, which entered it. At round t the weights
-are t + 1 and -t: the two products on the left are t times longer than their difference, e and b are not.
+for signals g (derivatives with respect to a layer's output) and activations a (the layer's input). In round t the
+weights are t + 1 and -t: the two products on the left are t times longer than their difference; e and b are not.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["difference", "differences", "pairs", "same"]
 Tensor = Any
 
 SMALLEST = 1e-140
-"""Entries below this count as 0: a square that underflows beside a long factor would hide a row from its norm."""
+"""Smaller entries count as 0: if their squares underflowed beside a long factor, the norm would be too small."""
 
 
 def difference(weights: Sequence[float], values: Sequence[Tensor]) -> Tensor:
-    """sum_j w_j v_j in float64."""
+    """Compute sum_j w_j v_j in float64."""
     total = values[0].to(torch.float64, copy=True).mul_(weights[0])
     for weight, value in zip(weights[1:], values[1:], strict=True):
         total.add_(value, alpha=weight)
@@ -32,10 +32,10 @@ def difference(weights: Sequence[float], values: Sequence[Tensor]) -> Tensor:
 def differences(
     weights: Sequence[float], signals: Sequence[Tensor], activations: Sequence[Tensor]
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The products whose sum is the difference: (e, a_0), then (w_j g_j, a_j - a_0) for each further point.
+    """Yield the products whose sum is the difference: (e, a_0), then (w_j g_j, a_j - a_0) for each further point.
 
-    In the model's type, whose rounding the signals have anyway. The latter are left out where a layer has the same
-    input at both points, as the first one has.
+    They are in the model's type, to which the signals are rounded anyway. The latter are omitted if the layer has the
+    same input at both points, as the first layer has.
     """
     e = weights[0] * signals[0]
     for weight, signal in zip(weights[1:], signals[1:], strict=True):
@@ -49,9 +49,9 @@ def differences(
 def pairs(
     weights: Sequence[float], signals: Sequence[Tensor], activations: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The lists of left and of right factors of ``differences``, (rows, positions, .) each."""
+    """Return the left and the right factors of ``differences`` as lists, each (rows, positions, .)."""
     u, v = (list(factors) for factors in zip(*differences(weights, signals, activations), strict=True))
-    if signals[0].dtype == torch.float64:  # numbers of narrower types have squares that float64 does not lose
+    if signals[0].dtype == torch.float64:  # float64 holds the squares of narrower types
         u, v = ([torch.nn.functional.hardshrink(part, SMALLEST) for part in parts] for parts in (u, v))
     return u, v
 

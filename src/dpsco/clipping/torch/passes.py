@@ -1,6 +1,6 @@
-"""Passes through a module at a point: losses of rows, what entered each layer, what came back to it.
+"""Passes through a module at a point: the losses of rows, the input of each layer and the signal at its output.
 
-The module itself is never touched: its parameters are given to each call, its buffers as copies.
+The module itself is never changed: each call gets its parameters, and copies of its buffers, as arguments.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Parameters = dict[str, Tensor]
 
 @dataclass
 class Captured:
-    """One pass over some rows."""
+    """Results of one pass over some rows."""
 
     losses: Tensor = None
     activations: dict[str, Tensor] = field(default_factory=dict)
     """Input of each layer."""
     signals: dict[str, Tensor] = field(default_factory=dict)
-    """Derivative of each row's loss in the output of each layer."""
+    """Derivative of each row's loss with respect to the output of each layer."""
     calls: dict[str, int] = field(default_factory=dict)
 
 
 def losses_of(
     module: Any, parameters: Parameters, loss: LossFunction, rows: Tensor, labels: Tensor, *, vector: bool
 ) -> Tensor:
-    """The loss of each row; the loss is asked row by row unless it gives a ``vector`` for a batch."""
+    """Compute the loss per row. Unless it returns a ``vector`` for a batch, it is evaluated row by row."""
     values = {**parameters, **{name: buffer.clone() for name, buffer in module.named_buffers()}}
     outputs = functional_call(module, values, (rows,))
     if vector:
@@ -55,7 +55,7 @@ def capture(
     *,
     vector: bool,
 ) -> Captured:
-    """A forward and a backward pass that stop short of every parameter: only signals come back."""
+    """Run a forward pass and a backward pass to the layers' outputs only; no parameter gradient is computed."""
     found = Captured()
     shapes: dict[str, Any] = {}
     tap = torch.zeros((), dtype=next(iter(parameters.values())).dtype, device=rows.device, requires_grad=True)
@@ -64,11 +64,11 @@ def capture(
         def hook(_: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
             found.calls[name] = found.calls.get(name, 0) + 1
             found.activations[name], shapes[name] = inputs[0].detach(), output.shape
-            if output._base is not None:  # a later layer that works in place on a view would take the hook away
+            if output._base is not None:  # a later layer working in place on a view would remove the hook
                 output = output.clone()
-            if not output.requires_grad:  # the first layer of a path: from here on there is something to derive
+            if not output.requires_grad:  # the first layer of a path: make its output differentiable
                 output = output + tap.to(output.dtype)
-            # A hook on the tensor sees the derivative in this value, even if a later layer works in place.
+            # A hook on the tensor receives the derivative of this value, even if a later layer works in place.
             output.register_hook(lambda signal: found.signals.__setitem__(name, signal))
             return output
 
@@ -95,11 +95,10 @@ def per_example(
     points: Sequence[Parameters],
     loss: LossFunction,
 ) -> Callable[[Tensor, Tensor], Parameters]:
-    """The difference of one row in the parameters ``names``: the gradient at delta = 0 of
+    """Return the function that computes one row's difference in the parameters ``names``.
 
-        phi(delta) = sum_j w_j f(x_j + delta, row),
-
-    one function of one variable, so that any library of per-example gradients can serve.
+    It is the gradient at delta = 0 of phi(delta) = sum_j w_j f(x_j + delta, row), one function of one variable, so
+    any library for per-example gradients can compute it.
     """
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
 
@@ -117,7 +116,7 @@ def per_example(
 
 
 def row_by_row(one: Callable[[Tensor, Tensor], Parameters], *, together: bool) -> Callable[..., Parameters]:
-    """``one`` on every row: by ``vmap``, or in a loop where a layer has no batching rule."""
+    """Apply ``one`` to every row, by ``vmap`` or, if a layer has no batching rule, in a loop."""
     if together:
         return vmap(one)
 
@@ -130,7 +129,7 @@ def row_by_row(one: Callable[[Tensor, Tensor], Parameters], *, together: bool) -
 
 @contextmanager
 def calm(device: Any) -> Iterator[None]:
-    """Derivatives on, mixed precision off, no warnings (one that depends on a row is an output)."""
+    """Switch derivatives on, mixed precision off and warnings off (a warning that depends on a row is an output)."""
     with (
         warnings.catch_warnings(),
         torch.inference_mode(False),

@@ -1,7 +1,7 @@
-"""Which rule each parameter gets, found once by a rehearsal on made-up rows.
+"""Choice of a rule per parameter, made once by a trial pass on synthetic rows.
 
-A layer has its ghost rule if its type has one, it is called once in a pass, its parameters are its own, and the rule
-gives on the made-up rows what ``vmap`` gives. Every other parameter goes through ``vmap``, and ``lines`` says why.
+A layer has a ghost rule if its type has one, it is called once per pass, it does not share its parameters, and the
+rule agrees with ``vmap`` on the synthetic rows. Every other parameter uses ``vmap``, and ``lines`` says why.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dpsco.clipping.torch.checks import check_rows_apart, made_up_rows
+from dpsco.clipping.torch.checks import check_rows_independent, synthetic_rows
 from dpsco.clipping.torch.ghost_rules import Rule, rule_of
 from dpsco.clipping.torch.passes import Captured, LossFunction, calm, capture, per_example, row_by_row
 from dpsco.clipping.torch.terms import Term
@@ -31,41 +31,47 @@ _WEIGHTS = (3.0, -2.0)
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """How the parameters of a model are served."""
+    """How the per-example differences of each parameter are computed."""
 
     ghosts: Mapping[str, Rule]
     """Layers with a rule."""
     others: tuple[str, ...]
-    """Parameters without one."""
+    """Parameters without a rule."""
     together: bool
-    """Whether ``vmap`` can take the others; if not, one row at a time."""
+    """Whether ``vmap`` supports the other parameters; if not, they are computed one row at a time."""
     vector: bool
-    """Whether the loss gives one number for each row of a batch."""
+    """Whether the loss returns one number per row of a batch."""
     row_bytes: int
-    """Memory that a row takes, about."""
+    """Approximate memory per row."""
     lines: tuple[str, ...]
-    """What is served how, for people."""
+    """One readable line per parameter."""
 
 
 def rehearse(
     weights: Weights, loss: LossFunction, width: int, inputs: Any, labels: Any, device: Any, *, ghost: bool
 ) -> Structure:
-    """The structure of ``weights.module``; refuses what cannot be trained one row at a time."""
+    """Analyse ``weights.module`` on synthetic rows.
+
+    Raises
+    ------
+    InvalidArgument
+        If the model or the loss fails on the rows, mixes rows, is random or writes into its tensors.
+    """
     module, start = weights.module, weights.start
     try:
         with calm(device):
-            rows, changed, zeros = made_up_rows(width, inputs, labels, device)
+            rows, changed, zeros = synthetic_rows(width, inputs, labels, device)
             points = [weights.parameters(start), weights.parameters(1.01 * start)]
-            vector = check_rows_apart(module, loss, rows, changed, zeros)
+            vector = check_rows_independent(module, loss, rows, changed, zeros)
             one = per_example(module, list(weights.shapes), _WEIGHTS, points, loss)
             exact, together = _reference(one, rows, zeros)
             ghosts, reasons = _candidates(weights) if ghost else ({}, {})
             found = [capture(module, ghosts, point, loss, rows, zeros, vector=vector) for point in points]
     except InvalidArgument:
         raise
-    except Exception as error:  # what a model raises on made-up rows is public
+    except Exception as error:  # errors on synthetic rows are public
         raise InvalidArgument(
-            f"The model or the loss failed on made-up rows of {width} numbers ({inputs}) with label 0 ({labels}): "
+            f"The model or the loss failed on synthetic rows of {width} numbers ({inputs}) with label 0 ({labels}): "
             f"{type(error).__name__}: {error} Rows are flat: reshape them in the model (nn.Unflatten); see also "
             "inputs= and labels=."
         ) from None
@@ -84,7 +90,7 @@ def rehearse(
 def ghost_terms(
     weights: Weights, name: str, rule: Rule, factors: Sequence[float], found: Sequence[Captured]
 ) -> dict[str, Term]:
-    """Terms of the trainable parameters of the layer ``name``, by their full names."""
+    """Return the terms of the trainable parameters of the layer ``name``, by their full names."""
     layer = weights.module.get_submodule(name)
     terms = rule(layer, factors, [f.activations[name] for f in found], [f.signals[name] for f in found])
     named = {_join(name, local): term for local, term in terms.items()}
@@ -92,7 +98,7 @@ def ghost_terms(
 
 
 def _candidates(weights: Weights) -> tuple[dict[str, Rule], dict[str, str]]:
-    """Layers whose type has a rule and whose parameters are their own; why the others are not."""
+    """Return the layers whose type has a rule and that share no parameter, and reasons for the other layers."""
     owners = Counter(id(p) for _, p in weights.module.named_parameters(remove_duplicate=False))
     ghosts: dict[str, Rule] = {}
     reasons: dict[str, str] = {}
@@ -111,17 +117,17 @@ def _candidates(weights: Weights) -> tuple[dict[str, Rule], dict[str, str]]:
 
 
 def _reference(one: Any, rows: Tensor, labels: Tensor) -> tuple[dict[str, Tensor], bool]:
-    """Per-example differences of all parameters, and whether ``vmap`` could make them."""
+    """Compute the per-example differences of all parameters, and whether ``vmap`` can."""
     try:
         return row_by_row(one, together=True)(rows, labels), True
-    except Exception:  # no batching rule, or a branch on values: then one row at a time, or not at all
+    except Exception:  # no batching rule, or a branch on values: compute one row at a time
         return row_by_row(one, together=False)(rows, labels), False
 
 
 def _fault(
     weights: Weights, name: str, rule: Rule, found: Sequence[Captured], exact: Mapping[str, Tensor]
 ) -> str | None:
-    """Why the rule does not fit the layer, or None if it does."""
+    """Say why the rule does not fit the layer, or return None if it does."""
     if any(f.calls.get(name, 0) != 1 for f in found):
         return "the layer is not called exactly once in a pass"
     rows = len(found[0].losses)
@@ -130,7 +136,7 @@ def _fault(
     try:
         terms = ghost_terms(weights, name, rule, _WEIGHTS, found)
     except (RuntimeError, IndexError):
-        return "its input has another shape than the rule knows"
+        return "the rule does not know the shape of its input"
     for full, term in terms.items():
         expected = exact[full].double().reshape(rows, -1)
         made = torch.zeros_like(expected)
@@ -139,7 +145,7 @@ def _fault(
             chosen[row] = 1.0
             copy.deepcopy(term).add_sum(chosen, made[row].view(weights.shapes[full]), None)
         tolerance = 1e3 * torch.finfo(exact[full].dtype).eps
-        # Against the whole gradient: a bias before a normalisation has a gradient of rounding errors alone.
+        # Relative to the whole gradient: the gradient of a bias before a normalisation consists of rounding errors.
         scale = (
             sum(each.double().reshape(rows, -1).norm(dim=1) for each in exact.values()) + term.measure(single=False)[1]
         )
@@ -167,9 +173,9 @@ def _structure(
         if layer in ghosts and local in ("weight", "bias"):
             lines.append(f"{full}: ghost, {ghosts[layer].__name__}")
         else:
-            way = "vmap" if together else "one row at a time, since vmap cannot take the model"
+            way = "vmap" if together else "one row at a time, because vmap does not support the model"
             lines.append(
-                f"{full}: {way} ({reasons.get(layer, 'no ghost rule wanted' if layer not in ghosts else 'no rule')})"
+                f"{full}: {way} ({reasons.get(layer, 'ghost rules are off' if layer not in ghosts else 'no rule')})"
             )
             others.append(full)
             item += 4 * weights.module.get_parameter(full).nbytes

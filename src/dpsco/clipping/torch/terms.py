@@ -1,15 +1,15 @@
-"""Per-example vectors of one parameter, in the forms that rules leave them: their norms, and their weighted sum.
+"""Per-example vectors of one parameter in the forms that rules return: their norms and their weighted sum.
 
-    Outer      sum_k u_k v_k'            a matrix for each row, never formed; k runs over points and positions
-    Dense      d                         a vector for each row
-    Table      sum_k u_k e_(index k)     rows of a table that a row of data looks up
+    Outer      sum_k u_k v_k'            a matrix per row, never formed; k runs over points and positions
+    Dense      d                         a vector per row
+    Table      sum_k u_k e_(index k)     the rows of a table that a row of data looks up
 
-Guarantee: ``measure`` returns, for each row by itself, an upper bound of the squared norm of exactly that vector (the
-numbers u, v, d are taken as they are; only the arithmetic on them rounds, in float64) and a majorant: the norm that the
-terms would have if none of them cancelled. ``add_sum`` adds with an error of at most gamma_m times the sum of the
-majorants, m the number of terms that are added up: no order of addition is worse. Float32 is used for few rows at a
-time, whose sum is then added in float64: neighbours differ in one such group, and its error is counted (clipping.py).
-Cost: Outer and Table K^2 (in + out) a row for the norm, K in out for the sum; Dense its own size.
+Guarantee: ``measure`` returns, for each row by itself, an upper bound on the squared norm of exactly that vector (the
+numbers u, v, d are taken as given; only the arithmetic on them rounds, in float64), and a majorant: the norm of the
+terms if none of them cancelled. The error of ``add_sum`` is at most gamma_m times the sum of the majorants, where m is
+the number of added terms, in any order. Float32 sums cover few rows at a time and are accumulated in float64:
+neighbours differ in one such group, and its error is counted (clipped_sum.py).
+Cost: per row, Outer and Table need K^2 (in + out) for the norm and K in out for the sum; Dense needs its own size.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Tensor = Any
 
 UNIT_ROUNDOFF = 2.0**-53
 SLICE_ROWS = 64
-"""Rows turned to float64 at a time: they stay in the cache."""
+"""Rows converted to float64 at a time, so that they stay in the cache."""
 
 SINGLE_ROWS, SEGMENT = 32, 64
-"""Vectors added up in float32, and numbers of a row squared and added up in float32."""
+"""Number of vectors added in float32, and of entries of a row whose squares are added in float32."""
 
 SINGLE_GROUP = 2**11
-"""Rows r of L products each are added up in float32 if r (r L) is at most this: gamma_(r L) r <= 1.01 * 2^-13."""
+"""r rows of L products each are added in float32 if r (r L) is at most this: gamma_(r L) r <= 1.01 * 2^-13."""
 
 SINGLE_GROUPS = 4
-"""Such sums added up in float32, one by one, before float64."""
+"""Number of such sums added in float32, one after the other, before float64."""
 
 
 class Term(Protocol):
@@ -44,24 +44,24 @@ class Term(Protocol):
 
     @property
     def length(self) -> int:
-        """Vectors that are added up for each row."""
+        """Number of vectors added per row."""
         ...
 
     def measure(self, single: bool) -> tuple[Tensor, Tensor]:
-        """Upper bound of the squared norm, and the majorant, of each row: float64.
+        """Return an upper bound on the squared norm, and the majorant, per row, in float64.
 
-        ``single`` allows float32 arithmetic where its error is within the margins: a public choice.
+        ``single`` allows float32 arithmetic where its error is within the margins. It is a public choice.
         """
         ...
 
     def drop(self, bad: Tensor) -> None:
-        """Make the rows where ``bad`` zero."""
+        """Set the rows where ``bad`` to zero."""
         ...
 
     def add_sum(self, scale: Tensor, total: Tensor, apart: Tensor | None) -> None:
-        """Add the sum of scale times each row to ``total``, a float64 view of the parameter; uses up the term.
+        """Add the sum of scale times each row to ``total``, a float64 view of the parameter. Consumes the term.
 
-        None: all in float64. Otherwise the rows where ``apart`` are, and others may be added in float32.
+        If ``apart`` is None, add everything in float64; otherwise at least the rows where it is True.
         """
         ...
 
@@ -70,20 +70,22 @@ class Term(Protocol):
 class Outer:
     """Lists of u of shape (rows, positions, out) and v of shape (rows, positions, in), of any floating type.
 
-    In float32 the factors scale u are rounded, and r rows of L products added up with an error of at most gamma_(r L)
-    times the sum of their majorants, in whatever order and with fused operations or without.
+    In float32 the factors scale u are rounded, and the sum of r rows of L products has an error of at most gamma_(r L)
+    times the sum of their majorants, in any order, with or without fused operations.
     """
 
     u: list[Tensor]
     v: list[Tensor]
     longest: Tensor = field(default=None, init=False)
-    """Norm of the largest v of each row, once measured."""
+    """Norm of the largest v per row, set by ``measure``."""
 
     @property
     def length(self) -> int:
+        """Number of points times positions."""
         return len(self.u) * int(self.u[0].shape[1])
 
     def measure(self, single: bool) -> tuple[Tensor, Tensor]:
+        """Compute ||sum_k u_k v_k'||^2 = sum_{k,l} <u_k, u_l> <v_k, v_l>, plus its rounding bound."""
         found = []
         for u, v, _ in self._slices(SLICE_ROWS, torch.float64):
             uu, vv = u @ u.mT, v @ v.mT
@@ -94,10 +96,12 @@ class Outer:
         return squares + width * UNIT_ROUNDOFF * majorants**2, majorants
 
     def drop(self, bad: Tensor) -> None:
-        for parts in (self.u, self.v):  # not in place: an activation may share its memory with the model
+        """Set the rows where ``bad`` to zero, in new tensors."""
+        for parts in (self.u, self.v):  # not in place: an activation may share memory with the model
             parts[:] = [torch.where(bad[:, None, None], 0.0, part) for part in parts]
 
     def add_sum(self, scale: Tensor, total: Tensor, apart: Tensor | None) -> None:
+        """Add matrix products: in groups of rows in float32, or all in float64."""
         if apart is None:
             self._add_wide(scale, total)
             return
@@ -119,7 +123,7 @@ class Outer:
             total.addmm_(u.mul_(scale[part, None, None]).flatten(0, 1).mT, v.flatten(0, 1))
 
     def _slices(self, rows: int, dtype: Any) -> Iterator[tuple[Tensor, Tensor, slice]]:
-        """Some rows at a time, all products of a row after one another, (rows, L, .), and which; in the same memory."""
+        """Yield slices of rows with all products of a row consecutive, (rows, L, .); every slice reuses the memory."""
         count, positions = self.u[0].shape[:2]
         u, v = (parts[0].new_empty((rows, self.length, parts[0].shape[2]), dtype=dtype) for parts in (self.u, self.v))
         for first in range(0, count, rows):
@@ -135,9 +139,9 @@ class Outer:
 class Dense:
     """d of shape (rows, size), of any floating type.
 
-    ``single``: float32 rows are measured in segments of 64 in float32 (the margin is gamma_66 of float32, 4e-6, and
-    what underflows there) and added 32 at a time in float32: an error of 32 gamma_34 = 6.5e-5 of the clip in the only
-    32 rows where neighbours differ.
+    With ``single``, float32 rows are measured in float32 in segments of 64 (the margin is gamma_66 of float32, 4e-6,
+    plus underflow) and added in float32, 32 at a time. The error is 32 gamma_34 = 6.5e-5 of the clip, in the only
+    group of 32 rows in which neighbours differ.
     """
 
     d: Tensor
@@ -145,6 +149,7 @@ class Dense:
     length = 1
 
     def measure(self, single: bool) -> tuple[Tensor, Tensor]:
+        """Compute ||d||^2 plus its rounding bound."""
         size = self.d.shape[1]
         whole = size // SEGMENT * SEGMENT if single and self.d.dtype == torch.float32 else 0
         squares = torch.cat([_squares(part[:, whole:].double()) for part in self.d.split(SLICE_ROWS)])
@@ -157,9 +162,11 @@ class Dense:
         return bound, squares.sqrt()
 
     def drop(self, bad: Tensor) -> None:
+        """Set the rows where ``bad`` to zero, in a new tensor."""
         self.d = torch.where(bad[:, None], 0.0, self.d)
 
     def add_sum(self, scale: Tensor, total: Tensor, apart: Tensor | None) -> None:
+        """Add scale' d, in float32 groups of 32 rows or in float64."""
         into = total.view(-1)
         if apart is not None and self.d.dtype == torch.float32:
             for part, factors in zip(self.d.split(SINGLE_ROWS), scale.float().split(SINGLE_ROWS), strict=True):
@@ -171,16 +178,18 @@ class Dense:
 
 @dataclass
 class Table:
-    """index of shape (rows, K), u of shape (rows, K, width), float64."""
+    """Index of shape (rows, K), u of shape (rows, K, width), float64."""
 
     index: Tensor
     u: Tensor
 
     @property
     def length(self) -> int:
+        """Number of looked-up rows."""
         return int(self.u.shape[1])
 
     def measure(self, single: bool) -> tuple[Tensor, Tensor]:
+        """Compute sum over k, l with the same index of <u_k, u_l>, plus its rounding bound."""
         products = self.u @ self.u.mT
         majorant = torch.sqrt(_diagonal(products)).sum(1)
         same = self.index[:, :, None] == self.index[:, None, :]
@@ -188,9 +197,11 @@ class Table:
         return (products * same).sum((1, 2)) + width * UNIT_ROUNDOFF * majorant**2, majorant
 
     def drop(self, bad: Tensor) -> None:
+        """Set the rows where ``bad`` to zero in place."""
         self.u[bad] = 0.0
 
     def add_sum(self, scale: Tensor, total: Tensor, apart: Tensor | None) -> None:
+        """Add scale times u to the rows of the table."""
         total.index_add_(0, self.index.flatten(), self.u.mul_(scale[:, None, None]).flatten(0, 1))
 
 

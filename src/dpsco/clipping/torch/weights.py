@@ -1,4 +1,4 @@
-"""A module's trainable parameters as one flat vector, and back."""
+"""The trainable parameters of a module as one flat vector, and back."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Where each trainable parameter of ``module`` lies in the flat vector; frozen ones stay as they are."""
+    """Positions of the trainable parameters of ``module`` in the flat vector. Frozen parameters do not change."""
 
     module: Any
-    """What passes run through."""
+    """The module that passes run through."""
     shapes: dict[str, Any]
     untouched: Any
-    """A copy that no row goes through: a module may keep what it has seen in attributes, and models are published."""
+    """A copy that no row passes through: a module may store rows in attributes, and models are published."""
 
     @classmethod
     def of(cls, module: Any) -> Weights:
+        """Collect the trainable parameters. Raise InvalidArgument if there are none or one is not a real float."""
         shapes = {name: p.shape for name, p in module.named_parameters() if p.requires_grad}
         for name in shapes:
             if not module.get_parameter(name).is_floating_point():
@@ -39,21 +40,22 @@ class Weights:
 
     @property
     def size(self) -> int:
+        """Number of trainable parameters."""
         return sum(shape.numel() for shape in self.shapes.values())
 
     @property
     def start(self) -> Array:
-        """The parameters as they came, in float64."""
+        """Initial parameters in float64."""
         parts = [self.module.get_parameter(name).detach().cpu().double().flatten() for name in self.shapes]
         return np.asarray(torch.cat(parts).numpy())
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """Parts of a flat tensor in the shapes of the parameters, without a copy."""
+        """Return views of a flat tensor in the shapes of the parameters."""
         parts = flat.split([shape.numel() for shape in self.shapes.values()])
         return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
     def parameters(self, x: Array) -> dict[str, Tensor]:
-        """Tensors of the point ``x``, of the types and on the devices of the module's own."""
+        """Convert the point ``x`` to tensors with the types and devices of the module's parameters."""
         own = {name: self.module.get_parameter(name) for name in self.shapes}
         return {
             name: part.to(own[name].device, own[name].dtype)
@@ -61,10 +63,10 @@ class Weights:
         }
 
     def load(self, weights: Any) -> Any:
-        """A copy of the module with these weights: a flat vector, or the model of a result, which holds one."""
+        """Return a copy of the module with these weights: a flat vector, or the model of a result."""
         x = np.asarray(getattr(weights, "coef", weights), dtype=np.float64).ravel()
         if x.size != self.size:
-            raise InvalidArgument(f"Expected {self.size} weights, one for each trainable parameter, got {x.size}.")
+            raise InvalidArgument(f"Expected {self.size} weights, one per trainable parameter, got {x.size}.")
         module = copy.deepcopy(self.untouched)
         with torch.no_grad():
             for name, values in self.parameters(x).items():

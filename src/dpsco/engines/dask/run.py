@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from dpsco.clipping import FusedOracle, Oracle, linear_oracle
+from dpsco.clipping import CompiledOracle, Oracle, linear_oracle
 from dpsco.engines.dask.oracle import DaskOracle
 from dpsco.engines.dask.stream import ParquetRows, ShardStream
 from dpsco.errors import InvalidArgument
@@ -61,4 +61,4 @@ def _of_workers(plan: Plan) -> Oracle:
     if isinstance(plan.problem.loss, CustomLoss):
         raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
     oracle = linear_oracle(plan.problem, plan.n)
-    return dataclasses.replace(oracle, threads=1) if isinstance(oracle, FusedOracle) else oracle
+    return dataclasses.replace(oracle, threads=1) if isinstance(oracle, CompiledOracle) else oracle

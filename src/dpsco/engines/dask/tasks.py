@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpsco.clipping import Oracle
-from dpsco.clipping.compiled import FusedOracle, finest_grid
+from dpsco.clipping.compiled import CompiledOracle, finest_grid
 from dpsco.engines.dask.layout import Order, Shard, Span
 from dpsco.engines.dask.messages import SensitivePick, SensitiveRows, SensitiveSum
 from dpsco.errors import ClusterError, DataError
@@ -124,7 +124,7 @@ def _of_a_part(query: Query, oracle: Oracle, features: Any) -> Query:
     The compiled oracle takes the sparse rows of a round as one block: it sums on the finest grid there is and rounds to
     the query's once. A part is therefore asked for on the finest, and the driver rounds.
     """
-    one_block = isinstance(oracle, FusedOracle) and oracle.loss.outputs == 1 and query.size >= CHUNK_ROWS
+    one_block = isinstance(oracle, CompiledOracle) and oracle.loss.outputs == 1 and query.size >= CHUNK_ROWS
     if one_block and is_sparse(features) and (finest := finest_grid(query)) < query.grid:
         return replace(query, grid=finest)
     return query

@@ -109,7 +109,7 @@ def test_round_zero_asks_one_gradient(loss: Any) -> None:
 
 @pytest.mark.parametrize("loss", LOSSES, ids=IDS)
 def test_the_difference_is_clipped_and_not_the_gradients(loss: Any) -> None:
-    """With both points equal the difference is one gradient, however large the weights; clipping each is not."""
+    """With equal points the difference is one gradient for any weights; clipping each gradient gives another sum."""
     features, labels, query = problem(loss, 20, 5, intercept=False, seed=13)
     point = query(1.0).points[0]
     both = Query(9, (point, point), (10.0, -9.0), 1.0, 20)
@@ -136,7 +136,7 @@ def test_the_generic_oracle_agrees_with_the_closed_form(loss: Any) -> None:
 
 @pytest.mark.parametrize("loss", LOSSES, ids=IDS)
 def test_a_row_contributes_the_same_bits_alone_and_in_any_company(loss: Any) -> None:
-    """Rowwise mode. Companions contribute 0 (zero, NaN rows) or next to nothing (subnormal): the sum is the row's."""
+    """Rowwise mode. Other rows contribute 0 (zero and NaN rows) or almost 0 (subnormal): the sum is the row's."""
     rng = np.random.default_rng(15)
     for width in (1, 3, 50, 9000 // loss.outputs):
         points = tuple(rng.normal(size=width * loss.outputs) for _ in range(2))
@@ -155,7 +155,7 @@ def test_a_row_contributes_the_same_bits_alone_and_in_any_company(loss: Any) -> 
 
 @pytest.mark.parametrize("rowwise", [False, True])
 def test_the_answer_does_not_depend_on_how_a_batch_is_cut_into_chunks(rowwise: bool) -> None:
-    """Chunks hold a multiple of CHUNK_ROWS rows, so blocks never straddle two of them."""
+    """Chunks hold a multiple of CHUNK_ROWS rows, so no block spans two of them."""
     loss = Logistic()
     features, labels, query = problem(loss, 3 * CHUNK_ROWS + 100, 5, intercept=False, seed=16)
     asked = query(0.5, grid=2.0**-13, rowwise=rowwise)

@@ -1,24 +1,25 @@
-"""Compressed sparse rows: gather both points' entries for a piece of rows, factors, then scatter the piece.
+"""Compressed sparse rows: gather the entries of both points for a piece of rows, compute factors, scatter the piece.
 
-The two points are interleaved, x_0[j], x_1[j], x_0[j + 1], ...: one cache line serves both scores. All the gathers of
-a piece come before its scatters, so that points and sums do not drive each other out of the cache.
+The two points are interleaved, x_0[j], x_1[j], x_0[j + 1], ..., so one cache line serves both scores. All gathers of a
+piece precede its scatters, so that points and sums do not evict each other from the cache.
 
-With a grid g, sums begin at ``origin(g)`` = 3/2 2^52 g, where the numbers of float64 are g apart: adding c a_j in one
-operation rounds the product to the grid, and the grid is the finest on which sums of the whole round are exact
-(``finest``, finer than the query's). Their order does not matter then, each thread has one sum, and the rows of a
-round are one block. Without a grid each unit of rows is a block.
+With a grid g, sums start at ``origin(g)`` = 3/2 2^52 g, where the spacing of float64 is g. Adding c a_j in one
+operation then rounds the product to the grid. The grid is the finest on which sums of the whole round are exact
+(``finest``; finer than the query's). The order of addition then does not matter, each thread has one sum, and the rows
+of a round are one block. Without a grid each unit of rows is a block.
 
 Guarantee
-    * A row is taken as it is only if its columns increase strictly and lie inside the matrix; any other row goes the
-      careful way, where values stored twice for a column are added first (their norm would be wrong) and a row with a
-      column outside the matrix counts as zero.
-    * |c| ||a|| <= clip in exact arithmetic (margin (width + 32) 2^-53). With a grid a row's part of the sum is off by
-      at most sqrt(p) B 2^-50 clip, whatever the other rows are; without, a block of 4096 rows by 4096 gamma_4097 clip.
-    * What a row adds does not depend on the sum it meets. That sum decides between two neighbours on the grid only if
-      c a_j lies exactly between them, which an odd c of 53 digits never does: c a_j = (k + 1/2) g would be a multiple
-      of c's last digit and of nothing finer, so |c a_j| >= 2^52 g/2, and |c a_j| <= clip <= 2^50 g.
+    * The fast path requires that the columns of a row increase strictly and lie inside the matrix. Any other row takes
+      the careful path. There, values stored twice for a column are added first (otherwise the norm would be wrong),
+      and a row with a column outside the matrix counts as zero.
+    * |c| ||a|| <= clip in exact arithmetic (margin (width + 32) 2^-53). With a grid, a row's part of the sum has an
+      error of at most sqrt(p) B 2^-50 clip, for any other rows; without, a block of 4096 rows has an error of at most
+      4096 gamma_4097 clip.
+    * A row's addend does not depend on the sum so far. That sum could decide between two neighbours on the grid only if
+      c a_j were exactly between them. This never happens for an odd c of 53 digits: c a_j = (k + 1/2) g would be a
+      multiple of c's last digit and of nothing finer, so |c a_j| >= 2^52 g/2, but |c a_j| <= clip <= 2^50 g.
     * No sum leaves [2^52 g, 2^53 g), where the above holds: B rows add at most B (clip + g/2) <= 2^50 g + B g/2.
-Cost: one gather and one scatter for each stored value, which is read twice.
+Cost: one gather and one scatter per stored value, which is read twice.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ __all__ = ["finest", "origin", "sparse"]
 
 
 def finest(rows: int, clip: float) -> float:
-    """The finest grid on which sums of ``rows`` rows, clipped at ``clip``, are exact in every order."""
+    """Return the finest grid on which sums of ``rows`` rows, clipped at ``clip``, are exact in every order."""
     return 2.0 ** (math.frexp(max(1, rows) * clip)[1] - 50)
 
 
 def origin(grid: float) -> float:
-    """Where sums on the grid begin."""
+    """Return the initial value of sums on the grid."""
     return 1.5 * 2.0**52 * grid
 
 
@@ -69,7 +70,7 @@ def increasing(indices: Any, start: int, stop: int, width: int) -> bool:
 
 @njit(**INNER)
 def all_increasing(indices: Any, ends: Any, first: int, count: int, width: int) -> bool:
-    """Whether ``increasing`` holds for ``count`` rows: one long loop, less what falls from a row to the next."""
+    """Whether ``increasing`` holds for ``count`` rows: one long loop, corrected for falls from a row to the next."""
     start, stop = np.uintp(ends[first]), np.uintp(ends[first + count])
     if start == stop:
         return True
@@ -87,9 +88,9 @@ def all_increasing(indices: Any, ends: Any, first: int, count: int, width: int) 
 
 @njit(**INNER)
 def gather(data: Any, indices: Any, start: int, stop: int, points: Any) -> tuple[float, float, float]:
-    """<a, x_0>, <a, x_1> and ||a||^2, one value after the other: gathers of whole vectors are slower where it counts.
+    """Compute <a, x_0>, <a, x_1> and ||a||^2, one value at a time; vector gathers are slower for typical rows.
 
-    Four sums of each, since an addition waits for the one before. Unsigned indices spare the test for negative ones.
+    Four partial sums each hide the latency of additions. Unsigned indices avoid the test for negative ones.
     """
     s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = q0 = q1 = q2 = q3 = 0.0
     k, end, one, two, three = np.uintp(start), np.uintp(stop), np.uintp(1), np.uintp(2), np.uintp(3)
@@ -116,7 +117,7 @@ def gather(data: Any, indices: Any, start: int, stop: int, points: Any) -> tuple
 
 @njit(**INNER)
 def scatter(c: float, data: Any, indices: Any, start: int, stop: int, out: Any) -> None:
-    """out <- out + c a, each product rounded together with its addition; ``c`` is odd."""
+    """Add c a to ``out``, rounding each product together with its addition; ``c`` is odd."""
     for k in range(np.uintp(start), np.uintp(stop)):
         out[np.uintp(indices[k])] = fma_one(c, np.float64(data[k]), out[np.uintp(indices[k])])
 
@@ -142,10 +143,10 @@ def careful_row(
     merged: Any,
     out: Any,
 ) -> Any:
-    """Add c a of one row whatever its order, scale or repetitions; (clipped, zeroed). ``merged`` is and stays zero.
+    """Add c a of one row of any order, scale and repetition; return (clipped, zeroed). ``merged`` is zero on exit.
 
-    Values of one column are merged, and a visit to a column empties it, so that the next visit finds nothing there:
-    once for the scores, once more for the sum.
+    Values of one column are merged. Visiting a column clears it, so a second visit finds 0. This is done once for the
+    scores and once more for the sum.
     """
     width = len(merged)
     for k in range(start, stop):
@@ -173,7 +174,7 @@ def careful_row(
         score_0, score_1 = score_0 + points[2 * width], score_1 + points[2 * width + 1]
         square += scale * scale
     c, over, zeroed = careful_factor(ask, tile, score_0, score_1, math.sqrt(square) / scale, labels, row, width)
-    if abs(c) >= LEAST_FACTOR:  # closer to 0 it may have too few digits to be odd, and adds nothing
+    if abs(c) >= LEAST_FACTOR:  # a smaller c may have too few digits to be odd; it adds nothing
         c = odd(c)
         merge(data, indices, start, stop, merged)
         for k in range(start, stop):
@@ -203,9 +204,9 @@ def take(
     out: Any,
     tallies: Any,
 ) -> None:
-    """Take pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left.
+    """Process pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left.
 
-    ``c`` and ``state`` are memory for the rows of a piece.
+    ``c`` and ``state`` are working memory for the rows of a piece.
     """
     width = len(merged)
     clipped, zeroed = 0, 0
@@ -259,10 +260,10 @@ def sparse(
     out: Any,
     tallies: Any,
 ) -> None:
-    """Pieces of rows (``take``) until none is left.
+    """Process pieces of rows (``take``) until none is left.
 
-    Adds contributions to ``out``, those of a piece inside rows unit k .. unit (k + 1) to out[k], or all to its only
-    row; and to ``tallies`` how many rows were clipped, and how many counted as zero rows. ``merged`` is and stays zero.
+    Adds contributions to ``out``: those of a piece inside rows unit k .. unit (k + 1) to out[k], or all to its only
+    row. Adds the number of clipped rows and the number of zeroed rows to ``tallies``. ``merged`` is zero on exit.
     """
     longest = 0
     for piece in range(len(edges) - 1):

@@ -1,4 +1,4 @@
-"""The compiled oracle against the plain one, and its bits against threads, chunks and neighbours."""
+"""The compiled oracle against the plain one, and its bits for any threads, chunks and neighbours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpsco import Huber, LinearOracle, Logistic, SmoothedHinge, Softmax, Squared
-from dpsco.clipping import FusedOracle, linear_oracle
+from dpsco.clipping import CompiledOracle, linear_oracle
 from dpsco.problem import CustomLoss, L2Ball, Problem
 from dpsco.query import CHUNK_ROWS, SUMMATION_SLACK, Batch, Clipped, Query, to_grid
 
@@ -46,7 +46,7 @@ def agree(one: Clipped, two: Clipped, tolerance: float, clip: float) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("loss", LOSSES, ids=IDS)
 def test_it_answers_as_the_plain_oracle_does(loss: Any, dtype: str, intercept: bool, points: int) -> None:
-    """Sizes around lanes, groups, tiles and blocks; clips that bind for some, all and no rows; spoilt rows."""
+    """Sizes around lanes, groups, tiles and blocks; clips that bind for some, all and no rows; NaN rows."""
     for rows, width in ((1, 1), (3, 15), (9, 16), (67, 17), (300, 130), (130, 1030)):
         for clip in (0.02, 0.8, math.inf):
             features, labels = rows_of(loss, rows, width, dtype)
@@ -58,7 +58,7 @@ def test_it_answers_as_the_plain_oracle_does(loss: Any, dtype: str, intercept: b
             asked = query_of(loss, width, points=points, intercept=intercept, clip=clip)
             batch = [(features, labels)]
             plain = LinearOracle(loss, intercept).answer(asked, Batch(3, batch))
-            agree(plain, FusedOracle(loss, intercept).answer(asked, Batch(3, batch)), TOLERANCE[dtype], clip)
+            agree(plain, CompiledOracle(loss, intercept).answer(asked, Batch(3, batch)), TOLERANCE[dtype], clip)
 
 
 @pytest.mark.parametrize("layout", ["F", "strided", "read-only", "int8", "uint16", "float16", ">f4", "bool"])
@@ -76,7 +76,7 @@ def test_any_layout_and_type_of_rows_and_labels(loss: Any, layout: str) -> None:
         features = (4 * features).astype(layout)
     asked = query_of(loss, 21)
     plain = LinearOracle(loss).answer(asked, Batch(3, [(features, labels)]))
-    agree(plain, FusedOracle(loss).answer(asked, Batch(3, [(features, labels.astype(np.int8))])), 1e-5, 0.8)
+    agree(plain, CompiledOracle(loss).answer(asked, Batch(3, [(features, labels.astype(np.int8))])), 1e-5, 0.8)
 
 
 @pytest.mark.parametrize("grid", [0.0, 2.0**-14])
@@ -86,11 +86,11 @@ def test_bits_depend_neither_on_threads_nor_on_chunks(loss: Any, dtype: str, gri
     width, size = 300, 3 * CHUNK_ROWS + 77
     features, labels = rows_of(loss, size, width, dtype)
     asked = query_of(loss, width, grid=grid)
-    whole = FusedOracle(loss, threads=1).answer(asked, Batch(3, [(features, labels)]))
+    whole = CompiledOracle(loss, threads=1).answer(asked, Batch(3, [(features, labels)]))
     for threads in (1, 2, 5):
         for edges in ([0, size], [0, CHUNK_ROWS, size], [0, CHUNK_ROWS, 2 * CHUNK_ROWS, 3 * CHUNK_ROWS, size]):
             chunks = [(features[a:b], labels[a:b]) for a, b in pairwise(edges)]
-            answer = FusedOracle(loss, threads=threads).answer(asked, Batch(3, chunks))
+            answer = CompiledOracle(loss, threads=threads).answer(asked, Batch(3, chunks))
             assert answer.total.tobytes() == whole.total.tobytes()
             assert answer.rows == size
 
@@ -101,11 +101,11 @@ def test_bits_depend_neither_on_threads_nor_on_chunks(loss: Any, dtype: str, gri
 def test_a_changed_row_changes_its_own_block_and_by_no_more_than_the_clip(
     loss: Any, dtype: str, intercept: bool
 ) -> None:
-    """Whatever the row becomes: zero, huge, tiny or not a number. All other blocks keep their bits."""
+    """One row becomes zero, huge, tiny or NaN. All other blocks keep their bits."""
     width, grid, clip = 37, 2.0**-14, 0.5
     features, labels = rows_of(loss, 1024, width, dtype)
     asked = query_of(loss, width, intercept=intercept, grid=grid, clip=clip)
-    oracle = FusedOracle(loss, intercept, threads=1)
+    oracle = CompiledOracle(loss, intercept, threads=1)
     before = oracle.answer(asked, Batch(3, [(features, labels)])).total
     assert np.array_equal(to_grid(before, grid), before)
     for place, value in ((0, 0.0), (63, 1e-40), (64, np.nan), (500, 1e30), (1023, -np.inf), (800, 3.0)):
@@ -128,8 +128,8 @@ def test_a_row_that_does_not_count_is_a_zero_row_bit_for_bit(dtype: str) -> None
     for place, value in ((0, np.nan), (64, np.inf), (65, np.nan), (66, np.nan), (300, -np.inf), (499, np.nan)):
         spoilt[place, place % 33], zeroed[place] = value, 0.0
     asked = query_of(Logistic(), 33)
-    one = FusedOracle(Logistic()).answer(asked, Batch(3, [(spoilt, labels)]))
-    two = FusedOracle(Logistic()).answer(asked, Batch(3, [(zeroed, labels)]))
+    one = CompiledOracle(Logistic()).answer(asked, Batch(3, [(spoilt, labels)]))
+    two = CompiledOracle(Logistic()).answer(asked, Batch(3, [(zeroed, labels)]))
     assert one.total.tobytes() == two.total.tobytes()
     assert (one.zeroed_rows, two.zeroed_rows) == (6, 0)
 
@@ -144,7 +144,7 @@ def test_a_users_slope_is_compiled_in() -> None:
     features, labels = rows_of(Logistic(), 300, 20, np.float64)
     asked = query_of(Logistic(), 20)
     plain = LinearOracle(CustomLoss(), slope=cauchy).answer(asked, Batch(3, [(features, labels)]))
-    agree(plain, FusedOracle(CustomLoss(), slope=cauchy).answer(asked, Batch(3, [(features, labels)])), 1e-12, 0.8)
+    agree(plain, CompiledOracle(CustomLoss(), slope=cauchy).answer(asked, Batch(3, [(features, labels)])), 1e-12, 0.8)
     x, before = asked.points
     c = 4.0 * np.array([cauchy(s, y) for s, y in zip(features @ x, labels, strict=True)])
     c -= 3.0 * np.array([cauchy(s, y) for s, y in zip(features @ before, labels, strict=True)])
@@ -158,21 +158,21 @@ def test_points_or_clips_that_float32_cannot_hold_are_taken_in_float64() -> None
         asked = query_of(Squared(5.0), 8, clip=clip)
         asked = Query(3, tuple(scale * x for x in asked.points), asked.weights, clip, 200)
         plain = LinearOracle(Squared(5.0)).answer(asked, Batch(3, [(features, labels)]))
-        fused = FusedOracle(Squared(5.0)).answer(asked, Batch(3, [(features, labels)]))
-        assert np.linalg.norm(plain.total - fused.total) <= 1e-11 * max(np.linalg.norm(plain.total), clip)
+        compiled = CompiledOracle(Squared(5.0)).answer(asked, Batch(3, [(features, labels)]))
+        assert np.linalg.norm(plain.total - compiled.total) <= 1e-11 * max(np.linalg.norm(plain.total), clip)
 
 
 def test_row_by_row_rounding_is_left_to_the_plain_oracle() -> None:
     features, labels = rows_of(Logistic(), 50, 5, np.float32)
     asked = query_of(Logistic(), 5, grid=2.0**-12, rowwise=True)
     plain = LinearOracle(Logistic()).answer(asked, Batch(3, [(features, labels)])).total
-    assert np.array_equal(FusedOracle(Logistic()).answer(asked, Batch(3, [(features, labels)])).total, plain)
+    assert np.array_equal(CompiledOracle(Logistic()).answer(asked, Batch(3, [(features, labels)])).total, plain)
 
 
 def test_an_empty_batch_is_a_zero_sum() -> None:
     for chunks in ([], [(np.empty((0, 3)), np.empty(0))]):
         for loss in (Logistic(), Softmax(classes=4)):
-            answer = FusedOracle(loss).answer(query_of(loss, 3), Batch(3, chunks))
+            answer = CompiledOracle(loss).answer(query_of(loss, 3), Batch(3, chunks))
             assert answer.rows == 0
             assert not answer.total.any()
 
@@ -180,7 +180,7 @@ def test_an_empty_batch_is_a_zero_sum() -> None:
 def test_public_sizes_choose_the_oracle() -> None:
     problem = Problem(Logistic(), L2Ball(1.0), dimension=100, intercept=True)
     assert linear_oracle(problem, 1000) == LinearOracle(Logistic(), intercept=True)
-    assert linear_oracle(problem, 10_000_000) == FusedOracle(Logistic(), intercept=True)
+    assert linear_oracle(problem, 10_000_000) == CompiledOracle(Logistic(), intercept=True)
 
 
 def test_numba_is_loaded_on_first_use_only() -> None:

@@ -1,4 +1,4 @@
-"""Attempts to let a row reach the sum, an error or the model by another way than its own clipped difference."""
+"""A row reaches the sum only through its own clipped difference, and never an error message or the model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def changed(value):
 
 
 class Linear(nn.Module):
-    """A linear layer, and whatever a test puts before it."""
+    """A linear layer after the layer under test."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class RaisesAtTheSecondPoint(Linear):
 
 
 def test_a_loaded_model_keeps_nothing_of_the_rows() -> None:
-    """A module that stores its input in an attribute gave it away with the trained model."""
+    """A module may store its input in an attribute; the trained model must not contain it."""
     oracle = dpsco.torch.oracle(Keeps(), functional.cross_entropy)
     ask(oracle)
     assert oracle.load(oracle.start).seen is None

@@ -1,4 +1,4 @@
-"""The compiled clip is a bound in exact arithmetic: checked with Fractions on rows made to break it.
+"""The compiled clip is a bound in exact arithmetic, checked with Fractions on adversarial rows.
 
 A batch of one row gives that row's contribution c a, rounded entry by entry. The factor c is recovered from it exactly:
 it is the number of the kernel's type for which every rounded product agrees, and the exact norm is |c| ||a||.
@@ -15,7 +15,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from dpsco import Logistic, Squared
-from dpsco.clipping import FusedOracle
+from dpsco.clipping import CompiledOracle
 from dpsco.query import SUMMATION_SLACK, Batch, Query
 
 TYPES = ["float32", "float64"]
@@ -53,7 +53,7 @@ def test_one_rows_contribution_is_never_longer_than_the_clip(width: int, dtype: 
             asked = Query(0, (x, rng.normal(size=width)), (5.0, -4.0), clip, 10_000)
             features: Any = csr_array(row[None]) if sparse else row[None]
             for loss, label in ((Logistic(), 0.0), (Squared(1e9), 1e8)):
-                total = FusedOracle(loss, threads=1).answer(asked, Batch(0, [(features, np.array([label]))])).total
+                total = CompiledOracle(loss, threads=1).answer(asked, Batch(0, [(features, np.array([label]))])).total
                 if not total.any():
                     continue
                 # The exact vector c a differs from its rounding by at most a unit roundoff of each entry.
@@ -69,14 +69,14 @@ def test_one_rows_contribution_is_never_longer_than_the_clip(width: int, dtype: 
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_the_factor_itself_is_a_bound(dtype: str) -> None:
-    """Rows of powers of two make every product exact: c is read off, |c| ||a|| <= clip decided without any slack."""
+    """Rows of powers of two make every product exact, so c is exact and |c| ||a|| <= clip is decided without slack."""
     rng = np.random.default_rng(4)
     for width in (1, 2, 3, 16, 17, 100, 513, 2000):
         for scale in (1.0, 2.0**20, 2.0**-30):
             row = (scale * rng.choice([-1.0, 1.0], width)).astype(dtype)
             for clip in (1.0, 0.7, 1e-3):
                 asked = Query(0, (np.zeros(width),), (1e13 * (1 + rng.random()),), clip, 10_000)
-                answer = FusedOracle(Logistic(), threads=1).answer(asked, Batch(0, [(row[None], np.zeros(1))]))
+                answer = CompiledOracle(Logistic(), threads=1).answer(asked, Batch(0, [(row[None], np.zeros(1))]))
                 assert answer.clipped_rows == 1
                 factor = Fraction(float(answer.total[0])) / Fraction(float(row[0]))
                 assert factor**2 * exact_square(row) <= Fraction(clip) ** 2
@@ -90,7 +90,7 @@ def test_the_summation_error_of_a_block_is_within_what_is_declared(dtype: str) -
     half = rng.normal(size=(32, 5)).astype(dtype)
     features = np.concatenate([half, -half * np.asarray(1 - 1e-6, dtype)])
     asked = Query(0, (np.ones(5),), (1.0,), 0.25, 10_000)
-    oracle, labels = FusedOracle(Squared(1.0), threads=1), np.ones(64)
+    oracle, labels = CompiledOracle(Squared(1.0), threads=1), np.ones(64)
     total = oracle.answer(asked, Batch(0, [(features, labels)])).total
     exact = [Fraction(0)] * 5
     for row in features:

@@ -1,19 +1,20 @@
-"""Dense rows, one read of memory: two scores and the norm, the factor, the sum, while the rows are in the cache.
+"""Dense rows in one read of memory: scores, norm, factor and sum, while the rows are in the cache.
 
-For each tile of rows: scores in vectors of 64 bytes, four rows abreast; factors (slopes.py); then, eight at a time,
+For each tile of rows: scores in vectors of 64 bytes, four rows at a time; factors (slopes.py); then, eight at a time,
 
     sum_j <- fma(c_3, a_3j, .. fma(c_0, a_0j, sum_j)) + fma(c_7, a_7j, .. fma(c_4, a_4j, 0)).
 
-Threads take pieces of rows from one counter until none is left, so they end together however late one of them began.
+Threads take pieces of rows from one counter until none is left, so all of them finish at about the same time.
 
 Guarantee
     * |c_i| ||a_i|| <= clip in exact arithmetic. float32: each lane adds at most SEGMENT/16 + 1 squares and its total
-      four times more before float64 takes over, so ||a||^2 is within 38 2^-24 and c within 2^-24 of exact: MARGIN is
-      32 2^-24. Squares outside [2^-70, 2^100] and factors below 2^-100 make the row careful: float64, scaled by a
-      power of two. float64: margin (width + 32) 2^-53.
-    * A block sum has an error of at most rows gamma_(rows + 1) clip: 64 float32 rows 2.5e-4, 256 float64 rows 7e-12.
-    * A row that does not count adds nothing at all, so what it holds cannot reach another row's bits.
-Cost: the rows come from memory once; 12 float32 or 7 float64 elements a nanosecond of compute on one 3 GHz core.
+      four times more before float64 takes over, so ||a||^2 is within 38 2^-24 and c within 2^-24 of exact; MARGIN is
+      32 2^-24. Rows with squares outside [2^-70, 2^100] or factors below 2^-100 take the careful path: float64, scaled
+      by a power of two. float64: margin (width + 32) 2^-53.
+    * A block sum has an error of at most rows gamma_(rows + 1) clip: 2.5e-4 for 64 float32 rows, 7e-12 for 256 float64
+      rows.
+    * A row that does not count adds nothing at all, so its values cannot affect another row's bits.
+Cost: rows are read from memory once; 12 float32 or 7 float64 elements per nanosecond of compute on one 3 GHz core.
 """
 
 from __future__ import annotations
@@ -30,27 +31,27 @@ from dpsco.clipping.kernels.slopes import CAREFUL, FAST, INNER, OPTIONS, TILE, a
 __all__ = ["block_rows", "dense", "four_scores", "padded", "tile_rows"]
 
 SEGMENT = 512
-"""Columns summed in the type of the rows before the sum goes on in float64."""
+"""Columns summed in the type of the rows before the sum continues in float64."""
 
 _TILE_BYTES = 1 << 17
 
 AHEAD = 512
-"""Vectors (32 KB) by which rows are fetched ahead of their scores, and a tile by which they are while sums are made:
-hardware follows neither four rows abreast nor the second look at a tile, and half of the bandwidth is lost without."""
+"""Distance in vectors (32 KB) by which scores prefetch rows; sums prefetch one tile ahead. The hardware prefetcher
+follows neither four rows at a time nor the second read of a tile; without prefetching, half the bandwidth is lost."""
 
 
 def block_rows(itemsize: int) -> int:
-    """Rows whose sum is rounded to the grid together."""
+    """Return the number of rows whose sum is rounded to the grid together."""
     return 64 if itemsize == 4 else 256
 
 
 def tile_rows(width: int, itemsize: int) -> int:
-    """Rows that wait in the cache for their factors."""
+    """Return the number of rows that stay in the cache until their factors are known."""
     return max(8, min(TILE, _TILE_BYTES // (width * itemsize) // 8 * 8))
 
 
 def padded(width: int, itemsize: int) -> int:
-    """Entries of a vector that may be read 64 bytes at a time."""
+    """Return the length of a vector, rounded up so that it can be read 64 bytes at a time."""
     return -(-width * itemsize // BYTES) * BYTES // itemsize
 
 
@@ -65,7 +66,7 @@ def four_scores(
         stop = min(whole, start + SEGMENT)
         s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = q0 = q1 = q2 = q3 = spread(points[0] - points[0])
         j = start
-        while j < stop:  # range(start, stop, step) divides to count its steps, which costs as much as a short row
+        while j < stop:  # range(start, stop, step) divides to count its steps, which takes as long as a short row
             for r in range(4):
                 prefetch(rows, b0 + AHEAD * lanes(rows) + 4 * j + r * lanes(rows))
             u, v = load(points, j), load(points, stride + j)
@@ -99,7 +100,7 @@ def four_scores(
 
 @njit(forceinline=True, **INNER)
 def add_eight(rows: Any, b: int, at: Any, c: Any, k: int, width: int, total: Any, ahead: int) -> None:
-    """total <- total + sum of c[k + r] a over the eight rows that start at b + at[k + r]; prefetches from ``ahead``."""
+    """Add c[k + r] a over the eight rows that start at b + at[k + r] to ``total``; prefetch from ``ahead``."""
     whole = width - width % lanes(rows)
     c0, c1, c2, c3 = spread(c[k]), spread(c[k + 1]), spread(c[k + 2]), spread(c[k + 3])
     c4, c5, c6, c7 = spread(c[k + 4]), spread(c[k + 5]), spread(c[k + 6]), spread(c[k + 7])
@@ -129,7 +130,7 @@ def add_eight(rows: Any, b: int, at: Any, c: Any, k: int, width: int, total: Any
 
 @njit(**INNER)
 def careful_row(ask: Any, rows: Any, row: int, width: int, points: Any, labels: Any, tile: Any, out: Any) -> Any:
-    """Add c a of one row in float64; (clipped, zeroed). The norm is taken of the row scaled by a power of two."""
+    """Add c a of one row in float64; return (clipped, zeroed). The norm is that of the row scaled by a power of two."""
     at, stride = row * width, points.size // 2
     largest = 1.0 if ask.intercept else 0.0
     for j in range(width):
@@ -158,7 +159,7 @@ def careful_row(ask: Any, rows: Any, row: int, width: int, points: Any, labels: 
 
 @njit(**INNER)
 def flush(ask: Any, width: int, total: Any, extra: Any, careful: bool, out: Any, k: int) -> None:
-    """out[k] <- out[k] + round(block sum), and an empty block."""
+    """Add the rounded block sum to out[k], then clear the block."""
     steps = 1.0 / ask.grid if ask.grid > 0.0 else 0.0  # both are powers of two: exact
     if ask.grid > 0.0 and not careful:
         for j in range(width):
@@ -179,15 +180,15 @@ class Memory(NamedTuple):
     """Working memory of one thread."""
 
     total: Any
-    """The sum of the block so far, in the type of the rows."""
+    """Sum of the block so far, in the type of the rows."""
     extra: Any
-    """What careful rows and the intercept add to it, in float64."""
+    """Sum of the careful rows and the intercept, in float64."""
     tile: Any
     every: Any
-    """Where each row of a tile begins."""
+    """Start of each row of a tile."""
     at: Any
     chosen: Any
-    """Beginnings and factors of the rows of a tile that are added, where not all are."""
+    """Starts and factors of the added rows of a tile, if not all are added."""
 
 
 @njit(**INNER)
@@ -206,7 +207,7 @@ def take(
     out: Any,
     tallies: Any,
 ) -> None:
-    """Take pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left."""
+    """Process pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left."""
     total, extra, tile, every, at, chosen = memory
     stride = points.size // 2
     clipped, zeroed, careful = 0, 0, False
@@ -216,7 +217,7 @@ def take(
             end = min(start + block, edges[piece + 1])
             for first in range(start, end, step):
                 count = min(step, end - first)
-                # Rows of the next tile, while they are of this piece: what comes after it is another thread's.
+                # Prefetch the next tile only inside this piece; other pieces may belong to other threads.
                 ahead = min(first + step, edges[piece + 1] - count)
                 tile.scores[:] = 0.0
                 for k in range(0, count, 4):
@@ -248,7 +249,7 @@ def take(
                         over, zero = careful_row(ask, rows, first + k, width, points, labels, tile, extra)
                         careful, clipped, zeroed = True, clipped + over, zeroed + zero
                 if used:
-                    for k in range(used, used + 8):  # whole groups of eight: 0 times the last row adds nothing
+                    for k in range(used, used + 8):  # fill the group of eight: 0 times the last row adds nothing
                         at[k], chosen[k] = at[used - 1], 0.0
                 for k in range(0, used, 8):
                     add_eight(rows, first * width, at, chosen, k, width, total, (ahead + k) * width)
@@ -274,10 +275,10 @@ def dense(
     out: Any,
     tallies: Any,
 ) -> None:
-    """Pieces of rows (``take``) until none is left.
+    """Process pieces of rows (``take``) until none is left.
 
-    Adds rounded block sums to ``out``, those of rows unit k .. unit (k + 1) to out[k], or all to its only row; and to
-    ``tallies`` how many rows were clipped, and how many counted as zero rows.
+    Adds rounded block sums to ``out``: those of rows unit k .. unit (k + 1) to out[k], or all to its only row. Adds
+    the number of clipped rows and the number of zeroed rows to ``tallies``.
     """
     memory = Memory(
         np.zeros(points.size // 2, rows.dtype),

@@ -1,4 +1,4 @@
-"""Attempts to let a row reach another row, an error or the terminal from inside a loss in JAX."""
+"""A loss in JAX cannot pass a row to another row, to an error or to the terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ask(oracle, features=X):
 
 
 def scaled_by_the_block(x):
-    """What a host function makes of a block: numpy knows nothing of rows."""
+    """A host function that sees a whole block of rows."""
     return np.asarray(x / np.abs(x).max(), np.float32)
 
 
@@ -89,7 +89,7 @@ def with_a_host_derivative(params, row):
 
 @pytest.mark.parametrize("loss", [on_the_host, inside_a_loop, with_a_rule_for_vmap, printing, with_a_host_derivative])
 def test_a_loss_that_leaves_jax_is_refused(loss) -> None:
-    """Under ``vmap`` a host function may see a whole block: one row then moved the sum by four clips."""
+    """Under ``vmap`` a host function may see a whole block; one row then moved the sum by four clips."""
     with pytest.raises(InvalidArgument, match="calls out of JAX"):
         ask(dpsco.jax.oracle(loss, PARAMS))
 
