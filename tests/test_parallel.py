@@ -1,4 +1,4 @@
-"""A team of threads: every piece is taken once, what follows a job keeps the order, and errors come out."""
+"""A team of threads: each piece runs once, callbacks keep the order of the jobs, and errors are raised."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Errors in one voice: ``name=value``, what was expected, why it matters, what to do.
+"""Errors and argument checks. A message gives ``name=value``, what was expected, why, and what to do.
 
-No message ever echoes a data value: an error text is an output, and outputs are private or public.
+Guarantee: no message contains a data value, because an error text is an output.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ __all__ = [
 
 
 class DpscoError(Exception):
-    """Base of every error the library raises on purpose."""
+    """Base class of the library's errors."""
 
 
 class InvalidArgument(DpscoError, ValueError):
-    """A public argument is outside its range; nothing has been spent."""
+    """A public argument is outside its range. No privacy budget has been spent."""
 
 
 class DataError(DpscoError, ValueError):
-    """The data do not fit the plan (width, labels, non-finite values, nothing there)."""
+    """The data do not fit the plan: width, labels, values that are not finite, or no rows."""
 
 
 class SecondPassError(DpscoError, RuntimeError):
-    """A stream was opened twice. One plan pays for one pass."""
+    """A stream was opened twice. A plan covers one pass."""
 
 
 class HorizonError(DpscoError, RuntimeError):
-    """More releases were asked for than the plan paid for."""
+    """More rounds were requested than the plan covers."""
 
 
 class LedgerError(DpscoError, RuntimeError):
-    """A release would break the rule: one noise value, one release."""
+    """A release would use one noise value twice."""
 
 
 class CheckpointError(DpscoError, RuntimeError):
@@ -54,11 +54,11 @@ class CheckpointError(DpscoError, RuntimeError):
 
 
 class AccountError(DpscoError, RuntimeError):
-    """A run would overdraw the privacy account of its data set."""
+    """A run would exceed the limit of its data set's privacy account."""
 
 
 class ClusterError(DpscoError, RuntimeError):
-    """The cluster cannot go on; what was released is kept."""
+    """The cluster cannot continue. Released rounds are kept."""
 
 
 class ExtraMissing(DpscoError, ImportError):
@@ -66,7 +66,23 @@ class ExtraMissing(DpscoError, ImportError):
 
 
 def positive(name: str, value: Any, why: str, *, infinite: bool = False) -> float:
-    """``value`` as a float if it is a number > 0 (finite unless ``infinite``), else ``InvalidArgument``."""
+    """Return ``value`` as a float if it is a number > 0 (finite unless ``infinite``).
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the message.
+    value : object
+    why : str
+        What the argument means, for the message.
+    infinite : bool
+        Whether infinity is allowed.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is not such a number; booleans and strings are not numbers.
+    """
     number = _number(name, value, why)
     if not number > 0 or (number == float("inf") and not infinite):
         bound = "> 0" if infinite else "> 0 and finite"
@@ -75,7 +91,7 @@ def positive(name: str, value: Any, why: str, *, infinite: bool = False) -> floa
 
 
 def positive_integer(name: str, value: Any, why: str) -> int:
-    """``value`` as an int if it is a whole number >= 1 (``1e6`` counts), else ``InvalidArgument``."""
+    """Return ``value`` as an int if it is a whole number >= 1 (``1e6`` is), else raise InvalidArgument."""
     number = _number(name, value, why)
     if number != number or number in (float("inf"), float("-inf")) or number != int(number) or number < 1:
         raise InvalidArgument(f"Expected {name}={value!r} to be a whole number >= 1. {why}")
@@ -83,7 +99,7 @@ def positive_integer(name: str, value: Any, why: str) -> int:
 
 
 def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
-    """``value`` if it is one of ``choices``, else ``InvalidArgument`` listing them."""
+    """Return ``value`` if it is one of ``choices``, else raise InvalidArgument with the list of choices."""
     known = sorted(choices)
     if not isinstance(value, str) or value not in known:
         raise InvalidArgument(f"Unknown {name}={value!r}. Choose one of: {', '.join(known)}.")

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: canonical JSON under a checksum, replaced atomically, one writer at a time."""
+"""JSON files that are whole or absent: canonical text with a checksum, replaced atomically, one writer at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["canonical", "jsonable", "locked", "read_sealed", "write_atomic", "wr
 
 
 def jsonable(value: Any) -> Any:
-    """``value`` with tuples as lists and infinities as the strings that ``float`` reads back."""
+    """Convert tuples to lists, and infinities to strings that ``float`` reads back."""
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -28,15 +28,18 @@ def jsonable(value: Any) -> Any:
 
 
 def canonical(payload: Any) -> bytes:
-    """The one JSON text of ``payload``: sorted keys, no spaces, no NaN."""
+    """Encode ``payload`` as canonical JSON: sorted keys, no spaces, no NaN."""
     return json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace ``path`` by ``data``; after a crash at any moment it holds the old or the new content, whole."""
+    """Replace the content of ``path`` by ``data``.
+
+    Guarantee: after a crash at any moment the file has the old or the new content, complete.
+    """
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # never into somebody else's file
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # never an existing file
     try:
         os.fchmod(descriptor, mode)
         with os.fdopen(descriptor, "wb") as file:
@@ -52,12 +55,26 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def write_sealed(path: Path, payload: Mapping[str, Any], *, mode: int = 0o644) -> None:
-    """Write ``payload`` as canonical JSON with a checksum of itself."""
+    """Write ``payload`` as canonical JSON with its own checksum."""
     write_atomic(path, canonical({**payload, "check": _check(payload)}), mode=mode)
 
 
 def read_sealed(path: Path, kind: str, fields: set[str]) -> dict[str, Any]:
-    """Read what ``write_sealed`` wrote: exactly ``fields``, not a byte changed, or ``CheckpointError``."""
+    """Read a file written by ``write_sealed``.
+
+    Parameters
+    ----------
+    path : Path
+    kind : str
+        What the file is, for the message.
+    fields : set of str
+        The exact keys of the payload.
+
+    Raises
+    ------
+    CheckpointError
+        If the file cannot be read, a byte was changed, or a field is missing or unknown.
+    """
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -80,7 +97,10 @@ def read_sealed(path: Path, kind: str, fields: set[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``; the system drops it if the process dies."""
+    """Hold an exclusive lock on ``path``. The system releases it if the process dies.
+
+    Raises CheckpointError if another process holds it.
+    """
     import fcntl
 
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -101,8 +121,7 @@ def _check(payload: Mapping[str, Any]) -> str:
 def _damaged(path: Path, kind: str) -> str:
     return (
         f"The {kind} {path.name!r} is damaged, incomplete or of another version. Restore it from a copy of the same "
-        "moment, "
-        "or start a new run."
+        "moment, or start a new run."
     )
 
 

@@ -1,7 +1,7 @@
-"""Threads kept for work that leaves the interpreter lock alone: kernels, NumPy on long vectors, hashes, draws.
+"""Threads for work that releases the interpreter lock: kernels, NumPy on long vectors, hashes, random numbers.
 
-One team serves all of it, and the caller is one of the team: where as many threads work as there are processors, and
-always the same ones, the system leaves each on a processor of its own.
+All work shares one team of threads, and the caller is one of them. With as many threads as processors, and always the
+same threads, the system keeps each thread on its own processor.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["available_threads", "for_each", "in_order", "one_blas_thread", "team
 
 T = TypeVar("T")
 Work = Callable[[int], None]
-"""``work(k)`` in thread k: takes pieces of a job until none is left."""
+"""``work(k)`` runs in thread k and processes pieces of a job until none is left."""
 
 _OPEN_JOBS = 4
 _GROWING = threading.Lock()
 
 
 def available_threads() -> int:
-    """Processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Job:
-    """Work that a helper may enter while it is open; the caller works on it too, so no helper is waited for in vain."""
+    """Work that helper threads may join while it is open. The caller also works, so it never idles waiting for one."""
 
     __slots__ = ("_closed", "_errors", "_inside", "_left", "_lock", "_then", "_work")
 
@@ -53,41 +53,42 @@ class _Job:
             self._inside += 1
         try:
             work(k)
-        except BaseException as error:  # the caller's to raise
+        except BaseException as error:  # raised by ``wait`` in the caller
             self._errors.append(error)
         finally:
-            del work  # holds rows
+            del work  # it references rows
             with self._lock:
                 self._inside -= 1
                 if self._closed and not self._inside:
                     self._left.release()
 
     def close(self) -> None:
-        """Nobody enters any more, and the rows are let go."""
+        """Admit no further helper and drop the reference to the rows."""
         with self._lock:
             if not self._closed and not self._inside:
                 self._left.release()
             self._closed, self._work = True, None
 
     def wait(self) -> None:
-        """Until everybody has left a closed job; then raise what went wrong inside, or go on."""
+        """Wait until all helpers have left a closed job, then raise their first error or call ``then``."""
         self._left.acquire()
         if self._errors:
             raise self._errors[0]
         self._then()
 
     def abandon(self) -> None:
-        """Close, and wait until everybody has left."""
+        """Close the job and wait until all helpers have left."""
         self.close()
-        while self._inside:  # no lock: whoever was interrupted may hold it
+        while self._inside:  # no lock: an interrupted thread may hold it
             time.sleep(1e-3)
 
 
 @contextmanager
 def team(threads: int) -> Iterator[Callable[[Work, Callable[[], None]], None]]:
-    """``share(work, then)`` runs ``work(0)`` here and ``work(1)`` .. in helpers that are free.
+    """Yield ``share(work, then)``, which runs ``work(0)`` in the caller and ``work(1)`` .. in idle helper threads.
 
-    ``then()`` follows here when all have left the job, in the order of the jobs; all is done when the context exits.
+    The caller runs ``then()`` once all threads have left the job, in the order of the jobs. All jobs are complete when
+    the context exits. An error of any thread is raised in the caller.
     """
     if threads == 1:
         yield _alone
@@ -110,9 +111,9 @@ def team(threads: int) -> Iterator[Callable[[Work, Callable[[], None]], None]]:
     try:
         yield share
         while jobs:
-            jobs[0].wait()  # it stays in the list until all have left: an interrupt leaves nobody behind
+            jobs[0].wait()  # the job stays in the list until all have left, so an interrupt abandons none
             jobs.popleft()
-    finally:  # after an error nothing of the round goes on in the background
+    finally:  # after an error, no work of the round continues in the background
         for job in jobs:
             job.abandon()
 
@@ -123,7 +124,7 @@ def _alone(work: Work, then: Callable[[], None]) -> None:
 
 
 def _helpers(count: int, process: int) -> list[SimpleQueue[_Job]]:
-    """The inboxes of the first ``count`` helpers, who are kept: one team, however many of it a job asks for."""
+    """Return the inboxes of the first ``count`` helper threads; threads are created once and reused."""
     inboxes = _team(process)
     with _GROWING:
         while len(inboxes) < count:
@@ -135,7 +136,7 @@ def _helpers(count: int, process: int) -> list[SimpleQueue[_Job]]:
 
 @cache
 def _team(process: int) -> list[SimpleQueue[_Job]]:
-    """A forked process has a team of its own, since threads do not survive a fork."""
+    """Return the inboxes of a process; threads do not survive a fork, so a forked process starts empty."""
     return []
 
 
@@ -145,9 +146,9 @@ def _help(inbox: SimpleQueue[_Job], k: int) -> None:
 
 
 def for_each(work: Callable[[T], Any], items: Iterable[T]) -> None:
-    """``work(item)`` for each item, here and in helpers; an error is raised when nobody is at work any more."""
+    """Run ``work(item)`` for each item, in the caller and in helpers; raise an error once all threads have stopped."""
     todo = list(items)
-    left = iter(todo)  # whoever is free takes the next one
+    left = iter(todo)  # each idle thread takes the next item
 
     def take(_: int) -> None:
         for item in left:
@@ -158,7 +159,7 @@ def for_each(work: Callable[[T], Any], items: Iterable[T]) -> None:
 
 
 def in_order(tasks: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
-    """Results of ``tasks`` in their order; at most four tasks a thread are taken from the iterable ahead."""
+    """Yield the results of ``tasks`` in order. At most four tasks per thread are taken from the iterable ahead."""
     if threads == 1:
         for task in tasks:
             yield task()
@@ -172,7 +173,7 @@ def in_order(tasks: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    finally:  # after an error nothing of the round goes on in the background
+    finally:  # after an error, no work of the round continues in the background
         for future in waiting:
             future.cancel()
         for future in waiting:
@@ -182,15 +183,15 @@ def in_order(tasks: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
 
 @cache
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    """Kept for the life of a process; a forked one has its own, since threads do not survive a fork."""
+    """Return the pool of a process; threads do not survive a fork, so a forked process has its own."""
     return ThreadPoolExecutor(threads, thread_name_prefix="dpsco")
 
 
 def one_blas_thread() -> Any:
-    """Context in which NumPy's matrix library uses one thread a call.
+    """Limit BLAS to one thread per call, in a context; our oracles parallelise themselves.
 
-    Its own threads change the bits of sums with their number, and wait for each other: on busy cores the norm of 1e5
-    numbers takes milliseconds instead of microseconds.
+    The number of BLAS threads changes the bits of sums. BLAS threads also wait for each other: on busy cores the norm
+    of 1e5 numbers takes milliseconds instead of microseconds.
     """
     return _libraries().limit(limits=1, user_api="blas")
 

@@ -187,7 +187,7 @@ def test_more_rows_than_the_public_number_are_summed_by_the_plain_oracle() -> No
 
 
 def test_row_by_row_a_rows_bits_depend_on_it_alone() -> None:
-    """Add-remove: the same row first, last and in among rows whose contributions are exactly zero."""
+    """Add-remove: the same row first, last and among rows whose contributions are exactly zero."""
     for loss in LOSSES:
         row = sparse_rows(2, 50, seed=5)[1:2]
         asked = query_of(loss, 50, grid=2.0**-200, rowwise=True)

@@ -1,4 +1,4 @@
-"""sigma covers clip, mechanism, grid and floating point in exact arithmetic; what cannot be honoured is refused."""
+"""sigma covers clip, mechanism, grid and floating point in exact arithmetic; plans beyond float64 are refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def exact_sensitivity_squared(name: str, horizon: int) -> Fraction:
 def test_sigma_is_never_below_what_exact_arithmetic_asks_for(
     adjacency: str, records: int, clip: float, dimension: int, name: str
 ) -> None:
-    """sigma^2 mu^2 >= sens^2 (S C + sqrt(p) grid + summation C)^2, every term a Fraction; and not wasteful."""
+    """sigma^2 mu^2 >= sens^2 (S C + sqrt(p) grid + summation C)^2, every term a Fraction; sigma is not much larger."""
     budget = Budget(1.0, 1e-6, adjacency, records)
     noise = calibrated(budget, clip=clip, dimension=dimension, name=name)
     root = Fraction(math.isqrt(dimension * 10**40) + 1, 10**20)  # sqrt(p), rounded up
@@ -209,7 +209,7 @@ def test_a_plan_file_with_odd_types_is_refused(path: tuple[str, ...], value: obj
 
 
 def test_equal_plans_have_equal_digests() -> None:
-    """Otherwise a resumed run is refused, and the same master key gives two noises for one plan."""
+    """Otherwise a resumed run is refused, and one master key gives two noise streams for one plan."""
     whole, real = (
         _plan(problem=Problem(Logistic(), L2Ball(10), 5)),
         _plan(problem=Problem(Logistic(), L2Ball(10.0), 5.0)),

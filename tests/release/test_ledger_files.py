@@ -1,4 +1,4 @@
-"""Checkpoints: damage is refused, a killed run goes on bit for bit, and no round is ever released twice."""
+"""Checkpoints: damage is refused, a killed run resumes bit for bit, and no round is released twice."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_finished_run_resumed_gives_the_same_model_and_releases_nothing(tmp_pa
 
 
 def test_an_unseeded_run_keeps_its_own_key_when_resumed(tmp_path: Path) -> None:
-    """Its released rounds stand, it stays private, and its id (what an account is charged under) stays the same."""
+    """Its released rounds remain, it stays private, and its id (under which an account is charged) stays the same."""
     folder = stopped_run(tmp_path / "run", key=None)
     identity = json.loads((folder / "run.json").read_text())["id"]
     before = (folder / "released.bin").read_bytes()
@@ -195,7 +195,7 @@ def test_noise_from_another_version_of_the_libraries_is_refused(
 def test_noise_calibrated_otherwise_than_when_the_run_began_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An upgrade may bring another factorisation or sigma for the same plan; half a run of each has no known law."""
+    """An upgrade may change the factorisation or sigma of the same plan; a mixed run has no known distribution."""
     folder = stopped_run(tmp_path / "run")
     other = plan()
     noise = other.calibration

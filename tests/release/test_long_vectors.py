@@ -1,4 +1,4 @@
-"""Sums and hashes of long vectors: the same bits by every way there is."""
+"""Sums and hashes of long vectors: the same bits on every code path."""
 
 from __future__ import annotations
 

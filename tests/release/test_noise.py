@@ -79,7 +79,7 @@ def test_a_short_or_odd_key_is_refused(key: object) -> None:
 
 
 def test_key_row_and_segment_all_change_the_noise() -> None:
-    """No two of 3 keys x 40 rows x 2 segments share their first numbers: a repeated stream would."""
+    """No two of 3 keys x 40 rows x 2 segments share their first numbers; a repeated stream would share them."""
     starts = [
         normals(key, row, 4, start=segment * SEGMENT).tobytes()
         for key in (bytes(32), bytes(31) + b"\x01", b"\x01" + bytes(31))
@@ -202,7 +202,7 @@ def test_a_million_draws_look_normal_at_alpha_1e_6(false_alarms: Book) -> None:
 
 
 def test_rows_segments_and_neighbours_are_uncorrelated(false_alarms: Book) -> None:
-    """N = 65,536 a pair; 190 pairs of rows, 1 of segments, 20 lags, each at 6 standard errors: 211 * 2e-9."""
+    """N = 65,536 per pair; 190 pairs of rows, 1 of segments, 20 lags, each at 6 standard errors: 211 * 2e-9."""
     false_alarms(211 * 2e-9)
     key = new_key()
     rows = np.stack([normals(key, row, 2 * SEGMENT) for row in range(20)])

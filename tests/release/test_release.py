@@ -1,4 +1,4 @@
-"""The choke point: the law of what leaves it, the grid, the horizon, and one noise value for one release."""
+"""Release: the distribution of its outputs, the grid, the horizon, and one noise value per release."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_variance_of_every_round_and_every_covariance_are_those_of_the_mechanism
 
 
 def audit(name: str, claimed: Calibration, real: Calibration, false_alarms: Book, *, moved_round: int = 0) -> float:
-    """Log-likelihood ratios of full transcripts on D' (one round moved) against D, judged by the claimed law.
+    """Log-likelihood ratios of full transcripts on D' (one round changed) against D, under the claimed distribution.
 
     Their mean and variance are mu^2/2 and mu^2 if noise and sensitivity are as claimed. Returns the larger
     deviation in standard errors of N = 1e5 runs.
@@ -153,7 +153,7 @@ def test_white_box_audit_catches_too_little_noise(factor: float, false_alarms: B
 def test_precision_attack_finds_no_output_off_the_grid_for_either_neighbour(
     mark_figure: Callable[[int, str], None],
 ) -> None:
-    """4e6 releases for each neighbour, sums that are themselves off the grid included: none tells them apart."""
+    """4e6 releases per neighbour, including sums off the grid: none distinguishes the neighbours."""
     strategy, noise = calibrated("sqrt", 4, 1)
     for value in (0.0, 1.0, 1 / 3):
         outputs = releases(noise, strategy, [value] * 4, 1_000_000)
@@ -174,7 +174,7 @@ def test_released_is_the_rounded_sum_plus_noise_that_does_not_depend_on_the_sum(
 
 
 def test_a_round_past_the_horizon_is_refused() -> None:
-    """By release itself, before the ledger or the mechanism (which has a guard of its own) hear of it."""
+    """By release itself, before the ledger or the mechanism (which has its own guard) is called."""
     strategy, noise = calibrated("sqrt", 4, 3)
     ledger = MemoryLedger(new_key())
     source = Releaser(noise, strategy, 3, ledger)
@@ -249,7 +249,7 @@ class Interrupted(BaseException):
 def test_an_interrupt_at_any_draw_then_a_retry_gives_the_noise_of_an_undisturbed_run(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The exception strikes before or after the draw of each round; the round is tried again with the same sum."""
+    """An exception is raised before or after the draw of each round; the round is repeated with the same sum."""
     noise = calibrated(name, 8, 3)[1]
     calm = channel(name, 8, key=bytes(32))
     expected = [calm.release(query(t, noise), total(0.0)).value for t in range(8)]
@@ -282,7 +282,7 @@ def test_an_interrupt_at_any_draw_then_a_retry_gives_the_noise_of_an_undisturbed
 
 @pytest.mark.parametrize("name", ["sqrt", "tree", "independent"])
 def test_an_interrupt_between_any_two_lines_then_a_retry_gives_the_same_noise(name: str) -> None:
-    """Every line of release and of the mechanism is struck once, as a signal handler would strike it."""
+    """Every line of release and of the mechanism is interrupted once, as by a signal handler."""
     package = str(Path(dpsco.__file__).parent)
     noise = calibrated(name, 3, 3)[1]
     calm = channel(name, 3, key=bytes(32))

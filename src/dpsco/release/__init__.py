@@ -1,1 +1,1 @@
-"""The only way from a clipped sum to a released one: mechanisms, calibration, noise, ledger, releaser."""
+"""The only path from a clipped sum to a released one: mechanisms, calibration, noise, ledger, releaser."""

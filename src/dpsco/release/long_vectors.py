@@ -58,7 +58,7 @@ def _parts(size: int, *, whole: bool) -> list[slice]:
 
 
 def _add_fours(weights: Array, vectors: Sequence[Array], out: Array, *, anew: bool) -> None:
-    from dpsco.release.add_four import add_four
+    from dpsco.release.long_vectors_compiled import add_four
 
     for k in range(0, len(vectors), 4):
         add_four(weights[k : k + 4], *vectors[k : k + 4], anew and k == 0, out)

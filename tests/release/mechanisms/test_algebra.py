@@ -1,4 +1,4 @@
-"""Every mechanism is what it says: B C = A, its sensitivity, its errors, and streaming equals the matrices."""
+"""Every mechanism has B C = A, its stated sensitivity and errors, and streaming that equals the matrices."""
 
 from __future__ import annotations
 

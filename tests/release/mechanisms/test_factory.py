@@ -1,4 +1,4 @@
-"""``mechanism(name, ...)``: names, options, and what "auto" picks."""
+"""``mechanism(name, ...)``: names, options, and the choice of "auto"."""
 
 from __future__ import annotations
 

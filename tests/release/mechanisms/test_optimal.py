@@ -1,4 +1,4 @@
-"""The dense factorisation is optimal: certified by duality, computed here by other means."""
+"""The dense factorisation is optimal: certified by duality, which is computed here independently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noise made for Algorithm 1: what it gains, for which spectra, and what guards it."""
+"""Noise for Algorithm 1: its gain, for which spectra, and its guards."""
 
 from __future__ import annotations
 
@@ -158,6 +158,6 @@ def test_square_root_noise_is_that_of_the_matrix() -> None:
 
 
 def test_the_tree_beside_it() -> None:
-    """What the issue's table says of the paper's own choice: several times the noise of square-root Toeplitz."""
+    """The paper's own choice has several times the noise of square-root Toeplitz."""
     found = [ratio(mechanism("tree", horizon=horizon), 1.0 / INDEX, "halved") for horizon in (16, 64, 128)]
     assert found == pytest.approx([2.3, 5.5, 6.4], abs=0.06)
