@@ -1,4 +1,4 @@
-"""Clipping that is a bound in exact arithmetic, not nearly one."""
+"""Clipping that is a bound in exact arithmetic, not only up to rounding."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from dpsco.query import Array
 __all__ = ["LARGEST_NORM", "SMALLEST_NORM", "clip_scale", "row_norms"]
 
 LARGEST_NORM = 1e150
-"""Vectors longer than this count as zero: the factor that clips them would lose its digits to underflow."""
+"""Longer vectors count as zero: the factor that clips them would underflow and lose digits."""
 
 SMALLEST_NORM = 1e-280
-"""Rows shorter than this count as zero: a subnormal length has too few digits to multiply a long slope with."""
+"""Shorter rows count as zero: a subnormal norm has too few digits to be multiplied by a large slope."""
 
 _UNIT_ROUNDOFF = 2.0**-53
 
 
 def row_norms(rows: Array) -> Array:
-    """l2 norm of each row, safe against overflow and underflow of the squares.
+    """Compute the l2 norm of each row, safe against overflow and underflow of the squares.
 
-    Guarantee: relative error below (width/2 + 4) 2^-53 for any finite row of at least ``SMALLEST_NORM``; inf if the
-    norm itself overflows, and not finite if the row is not.
+    Guarantee: relative error below (width/2 + 4) 2^-53 for any finite row of norm at least ``SMALLEST_NORM``; inf if
+    the norm itself overflows; not finite if the row is not.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         largest = np.max(np.abs(rows), axis=1, initial=0.0)
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        # Rows whose squares leave the normal range are scaled by a power of two, which rounds nothing; one by one, so
-        # that the norm of a row never depends on another.
+        # Rows whose squares leave the normal range are scaled by a power of two, which is exact. They are processed
+        # one at a time, so the norm of a row never depends on another row.
         extreme = ((largest < 1e-140) & (largest > 0.0)) | ((largest > 1e140) & (largest < np.inf))
         for i in np.flatnonzero(extreme):
             exponent = np.frexp(largest[i])[1]
@@ -38,10 +38,10 @@ def row_norms(rows: Array) -> Array:
 
 
 def clip_scale(norms: Array, clip: float, width: int) -> tuple[Array, NDArray[np.bool_]]:
-    """Factor in [0, 1] for each vector of computed norm ``norms``, and which ones it shortens.
+    """Compute a factor in [0, 1] per vector, from the computed norms, and which vectors it shortens.
 
-    Guarantee: factor times the exact norm is at most ``clip``, if ``norms`` comes from ``row_norms`` (times a
-    scalar) on vectors of ``width`` entries: the target is lowered by a margin that covers every rounding.
+    Guarantee: factor times exact norm is at most ``clip`` if ``norms`` comes from ``row_norms`` (times a scalar) on
+    vectors of ``width`` entries. The target is lowered by a margin that covers every rounding.
     """
     if np.isinf(clip):
         return np.ones_like(norms), np.zeros(norms.shape, dtype=bool)

@@ -1,4 +1,4 @@
-"""Which oracle a plan uses: plain NumPy for small data, compiled kernels where they pay."""
+"""The choice of an oracle: plain NumPy for small data, compiled kernels for large data."""
 
 from __future__ import annotations
 
@@ -10,14 +10,29 @@ from dpsco.problem.problem import Problem
 __all__ = ["linear_oracle"]
 
 COMPILED_FROM = 1 << 26
-"""Rows times features times classes from which loading compiled code, half a second, pays: 256 MB of float32."""
+"""Rows times features times classes (256 MB of float32) above which loading the kernels, 0.5 s, saves time."""
 
 COMPILED_FROM_SLOW = 1 << 30
-"""The same for rows made on the way, where their source sets the pace and the compiler's 100 MB are felt."""
+"""The same for rows computed or parsed while training: the source limits the speed, and numba's 100 MB matter."""
 
 
 def linear_oracle(problem: Problem, n: int, *, slow_source: bool = False) -> Oracle:
-    """The oracle of ``problem`` for ``n`` rows in all; decided by public numbers alone."""
+    """Choose the oracle of ``problem`` for ``n`` rows in total, from public numbers only.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its loss must be built in.
+    n : int
+        Public number of rows.
+    slow_source : bool
+        Whether rows are computed or parsed while training.
+
+    Returns
+    -------
+    Oracle
+        ``CompiledOracle`` for large data, ``LinearOracle`` for small data.
+    """
     size = n * problem.dimension * problem.loss.outputs
     kind = CompiledOracle if size >= (COMPILED_FROM_SLOW if slow_source else COMPILED_FROM) else LinearOracle
     return kind(problem.loss, problem.intercept)

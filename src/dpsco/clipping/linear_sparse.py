@@ -1,9 +1,9 @@
-"""Linear models on sparse rows in plain NumPy: ``glm`` once more, with sums over stored values.
+"""Linear models on sparse rows in plain NumPy: linear.py with sums over stored values.
 
-Every sum over a row is ``np.bincount``, which adds in the order of storage: what a row contributes depends, bit for
-bit, on that row alone. Values stored twice for one column are added first; a row whose indices leave the matrix is
-not a row and counts as zero.
-Cost: O(stored values) a class and point, and O(p) for each block of 4096 rows.
+Every sum over a row is ``np.bincount``, which adds in the order of storage, so the bits of a row's contribution depend
+on that row only. Values stored twice for one column are added first. A row with an index outside the matrix counts as
+zero.
+Cost: O(stored values) per class and point, and O(p) per block of 4096 rows.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["SPARSE_BLOCK_ROWS", "sparse_block"]
 
 SPARSE_BLOCK_ROWS = 4096
-"""Rows of a block: their sum in float64 is off by at most 4096 gamma_4097 C, far below the summation slack."""
+"""Rows per block. The float64 sum has an error of at most 4096 gamma_4097 C, far below the summation slack."""
 
 
 def sparse_block(oracle: LinearOracle, query: Query, features: CsrRows, labels: NDArray[Any]) -> Clipped:
-    """The clipped sum of one block, rounded to the grid."""
+    """Compute the clipped sum of one block, rounded to the grid."""
     width, k = features.shape[1], oracle.loss.outputs
-    # Row by row, blocks are padded to one size: no vector instruction may treat a row by its place in the block.
+    # If rowwise, blocks are padded to one size: the arithmetic on a row must not depend on its place in the block.
     rows = SPARSE_BLOCK_ROWS if query.rowwise else len(labels)
     labels = np.pad(labels, (0, rows - (held := len(labels))))
     row, column, value, zeroed = _merged(features, rows)
@@ -57,7 +57,7 @@ def sparse_block(oracle: LinearOracle, query: Query, features: CsrRows, labels: 
 
 
 def _merged(features: CsrRows, rows: int) -> tuple[Any, Any, Array, NDArray[np.bool_]]:
-    """Row, column and value of every stored number, one for each place, and which rows have an impossible column."""
+    """Return row, column and value of every stored number, one per place, and which rows have an invalid column."""
     width = features.shape[1]
     own = slice(features.indptr[0], features.indptr[-1])
     row = np.repeat(np.arange(len(features)), np.diff(features.indptr))
@@ -74,12 +74,12 @@ def _merged(features: CsrRows, rows: int) -> tuple[Any, Any, Array, NDArray[np.b
 
 
 def _sums(where: Any, values: Array, size: int) -> Array:
-    """Sums of the values of each place, in the order of storage."""
+    """Sum the values of each place, in the order of storage."""
     return np.bincount(where, values, size).astype(np.float64, copy=False)
 
 
 def _lengths(row: Any, value: Array, rows: int) -> Array:
-    """l2 norm of each row, scaled by a power of two where its squares would leave the normal range."""
+    """Compute the l2 norm of each row, scaled by a power of two if its squares would leave the normal range."""
     largest = np.zeros(rows)
     np.maximum.at(largest, row, np.abs(value))
     _, exponent = np.frexp(np.where((largest > 1e-140) & (largest < 1e140), 1.0, largest))
