@@ -135,9 +135,9 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "noise": (Noisy, "random"),
     "a buffer that is written": (Counting, "buffers"),
     "a mean over rows": (Centring, "other rows"),
-    "one output for all": (OneForAll, "one output for each row"),
+    "one output for all": (OneForAll, "one output per row"),
     "nothing to train": (lambda: nn.Linear(WIDTH, CLASSES).requires_grad_(False), "trainable"),
-    "another width": (lambda: nn.Linear(WIDTH + 1, CLASSES), "made-up rows"),
+    "another width": (lambda: nn.Linear(WIDTH + 1, CLASSES), "synthetic rows"),
 }
 
 
