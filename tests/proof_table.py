@@ -57,7 +57,7 @@ MARKS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     9: (
         "clip never exceeds C: 1e6 adversarial rows in exact arithmetic",
-        ("clipping/test_clipping.py", "clipping/test_compiled_exact.py", "marks/test_clip.py"),
+        ("clipping/test_bound.py", "clipping/test_compiled_exact.py", "marks/test_clip.py"),
     ),
     10: (
         "neighbours differ at release by at most the declared difference, in every adjacency",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from tests.clipping.test_clipping import LOSSES, adversarial_labels, adversarial_rows
+from tests.clipping.test_bound import LOSSES, adversarial_labels, adversarial_rows
 
 from dpsco.clipping import CompiledOracle, LinearOracle
 from dpsco.clipping.compiled import row_type

@@ -78,12 +78,12 @@ MUTANTS = (
     Mutant(
         "no clip",
         (("clipping/bound.py", "over = norms > target", "over = norms > np.inf"),),
-        ("tests/clipping/test_clipping.py::test_no_gradient_of_the_users_exceeds_the_clip_in_exact_arithmetic",),
+        ("tests/clipping/test_bound.py::test_no_gradient_of_the_users_exceeds_the_clip_in_exact_arithmetic",),
     ),
     Mutant(
         "clip without its margin for rounding",
         (("clipping/bound.py", "target = clip * (1.0 - (width + 32) * _UNIT_ROUNDOFF)", "target = clip"),),
-        ("tests/clipping/test_clipping.py::test_no_row_exceeds_the_clip_in_exact_arithmetic",),
+        ("tests/clipping/test_bound.py::test_no_row_exceeds_the_clip_in_exact_arithmetic",),
     ),
     Mutant(
         "mean before noise",

@@ -30,10 +30,21 @@ _GUARD_DIGITS = 30
 def delta_of(mu: float, epsilon: float) -> float:
     """Return the smallest delta for which mu-GDP is (epsilon, delta)-DP, rounded up.
 
+    Parameters
+    ----------
+    mu : float
+        Gaussian-DP parameter > 0; may be infinite.
+    epsilon : float
+        At least 0; may be infinite.
+
+    Returns
+    -------
+    float
+
     Raises
     ------
     InvalidArgument
-        Unless mu > 0 and epsilon >= 0.
+        If a number is out of range.
 
     Examples
     --------
@@ -55,10 +66,21 @@ def delta_of(mu: float, epsilon: float) -> float:
 def epsilon_of(mu: float, delta: float) -> float:
     """Return the smallest epsilon for which mu-GDP is (epsilon, delta)-DP, rounded up; 0 if delta_of(mu, 0) <= delta.
 
+    Parameters
+    ----------
+    mu : float
+        Gaussian-DP parameter > 0; may be infinite.
+    delta : float
+        Between 0 and 1, exclusive.
+
+    Returns
+    -------
+    float
+
     Raises
     ------
     InvalidArgument
-        Unless mu > 0 and 0 < delta < 1.
+        If a number is out of range.
 
     Examples
     --------
@@ -90,10 +112,21 @@ def epsilon_of(mu: float, delta: float) -> float:
 def mu_of(epsilon: float, delta: float) -> float:
     """Return the largest mu for which mu-GDP is (epsilon, delta)-DP, rounded down.
 
+    Parameters
+    ----------
+    epsilon : float
+        Greater than 0; may be infinite.
+    delta : float
+        Between 0 and 1, exclusive.
+
+    Returns
+    -------
+    float
+
     Raises
     ------
     InvalidArgument
-        Unless epsilon > 0 and 0 < delta < 1.
+        If a number is out of range.
 
     Examples
     --------
@@ -127,7 +160,20 @@ def mu_of(epsilon: float, delta: float) -> float:
 def compose(*mus: float) -> float:
     """Return the mu of several mu_i-GDP runs on the same rows, also adaptive ones: sqrt(sum mu_i^2), rounded up.
 
-    It is 0 without arguments. Raise InvalidArgument unless every mu_i > 0.
+    Parameters
+    ----------
+    *mus : float
+        Gaussian-DP parameters > 0.
+
+    Returns
+    -------
+    float
+        0 without arguments.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is not positive.
     """
     parts = [positive("mu", mu, "It is a Gaussian-DP parameter.", infinite=True) for mu in mus]
     return math.hypot(*parts) if len(parts) < 2 else _two_up(math.hypot(*parts))
@@ -136,7 +182,21 @@ def compose(*mus: float) -> float:
 def group(mu: float, records: int) -> float:
     """Return the mu of any ``records`` records at once, rounded up: they move the release ``records`` times as far.
 
-    Raise InvalidArgument unless mu > 0 and records >= 1.
+    Parameters
+    ----------
+    mu : float
+        Gaussian-DP parameter for one record.
+    records : int
+        Size of the group.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InvalidArgument
+        If a number is out of range.
     """
     mu = positive("mu", mu, "It is a Gaussian-DP parameter.", infinite=True)
     records = positive_integer("records", records, "It is the size of the group.")

@@ -21,7 +21,7 @@ __all__ = ["Sampled", "epsilon_of_sampled", "multiplier", "multiplier_by_limit"]
 _NEIGHBOURS = {"zero-out": "REPLACE_SPECIAL", "replace": "REPLACE_ONE"}
 _CLOSE = 1e-3
 _LEAST = 0.25
-"""The search stops near this z: if delta exceeds the probability of being sampled at all, no noise is needed."""
+"""The search stops near this z: if delta exceeds the probability of being sampled, no noise is needed."""
 _INTERVAL = 1e-3
 """Grid of privacy losses; the accountant rounds up to it. A ten times finer grid lowers epsilon by at most 0.1 %."""
 

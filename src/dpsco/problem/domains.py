@@ -132,7 +132,13 @@ class Box(Domain):
 
 @dataclass(frozen=True)
 class Simplex(Domain):
-    """The simplex {x >= 0, sum x = total}."""
+    """The simplex {x >= 0, sum x = total}.
+
+    Parameters
+    ----------
+    total : float
+        Sum of the coordinates.
+    """
 
     total: float = 1.0
     kind: ClassVar[str] = "simplex"
@@ -159,7 +165,14 @@ class Simplex(Domain):
 
 @dataclass(frozen=True)
 class HalfSpace(Domain):
-    """The half-space {<normal, x> <= offset}."""
+    """The half-space {<normal, x> <= offset}.
+
+    Parameters
+    ----------
+    normal : tuple of float
+        Not 0.
+    offset : float
+    """
 
     normal: tuple[float, ...]
     offset: float = 0.0

@@ -311,7 +311,7 @@ class CustomLoss(Loss):
 
     def value(self, scores: Array, labels: Labels) -> Array:
         """Raise DataError: the library does not know the loss."""
-        raise DataError("A CustomLoss has no value of its own: evaluate the model with your own function.")
+        raise DataError("The library cannot evaluate a CustomLoss: evaluate the model with your own function.")
 
     slope = value
 

@@ -145,7 +145,7 @@ def test_record_and_replay_finds_nothing_but_the_declared_difference(kind: str, 
     from tests.replay.test_record_replay import assert_indistinguishable_but_for_the_noise, observe
 
     model, loss = network(kind, torch.float32)
-    oracle = dpsco.torch.oracle(model, loss, labels=torch.int64, memory=1 << 14)  # several passes a block
+    oracle = dpsco.torch.oracle(model, loss, labels=torch.int64, memory=1 << 14)  # several passes per block
     n = 40 if adjacency == "add-remove" else 80
     plan = plan_network(oracle.size, n, Budget(1.0, 1e-6, adjacency), clip=0.05, rounds=2)
     rng = np.random.default_rng(3)

@@ -13,7 +13,7 @@ Guarantee
       by a power of two. float64: margin (width + 32) 2^-53.
     * A block sum has an error of at most rows gamma_(rows + 1) clip: 2.5e-4 for 64 float32 rows, 7e-12 for 256 float64
       rows.
-    * A row that does not count adds nothing at all, so its values cannot affect another row's bits.
+    * A row that does not count adds nothing, so its values cannot affect another row's bits.
 Cost: rows are read from memory once; 12 float32 or 7 float64 elements per nanosecond of compute on one 3 GHz core.
 """
 

@@ -47,7 +47,7 @@ class Mechanism(abc.ABC):
     Attributes
     ----------
     name : str
-        The name that ``mechanism`` knows.
+        The argument of ``mechanism``.
     """
 
     name: str
