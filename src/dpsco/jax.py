@@ -48,10 +48,15 @@ def oracle(
     InvalidArgument
         If ``loss`` is not callable, ``params`` holds no floats, or ``memory`` is not a positive integer.
 
-    Guarantee: each row changes the sum by at most the clip, whatever the loss computes. Rows that are not finite, or
-    whose derivative is not, count as zero. The loss must depend on its arguments only.
-    Cost: about two ordinary forward and backward passes per round for dense layers, convolutions and embeddings.
-    The gradients of other parameters are formed for each row of a block.
+    Guarantee
+    ---------
+    Each row changes the sum by at most the clip, whatever the loss computes. Rows that are not finite, or whose
+    derivative is not, count as zero. The loss must depend on its arguments only.
+
+    Cost
+    ----
+    About two ordinary forward and backward passes per round for dense layers, convolutions and embeddings. The
+    gradients of other parameters are formed for each row of a block.
     """
     try:
         from dpsco.clipping.jax import JaxOracle

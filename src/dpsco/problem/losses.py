@@ -290,7 +290,9 @@ class CustomLoss(Loss):
     given_lipschitz, given_smoothness : float
         Estimates of L and M for the plan.
 
-    Guarantee: privacy does not depend on either number, because every contribution is clipped.
+    Guarantee
+    ---------
+    Privacy does not depend on either number, because every contribution is clipped.
     """
 
     kind: ClassVar[str] = "custom"

@@ -47,8 +47,12 @@ def response(ratios: ArrayLike, rounds: int, z_step: str = "halved") -> Response
     -------
     Response
 
-    Cost: O(H T) time and memory.
+    Cost
+    ----
+    O(H T) time and memory.
 
+    Examples
+    --------
     >>> float(response([1.0], 1).decay[0]), float(response([1.0], 1).gains[0, 0])
     (0.0, -1.0)
     """
