@@ -95,8 +95,8 @@ def test_what_is_not_private_is_off_by_default_and_marked(folder, tmp_path, caps
     assert main([*command, "--report", str(page), "--not-private", "--json"]) == 0
     html = page.read_text()
     assert html.count("NOT PRIVATE") >= 3
-    assert "rows cut short by the clip" in html
-    assert "cut short" not in (tmp_path / "m.json").read_text()
+    assert "rows clipped" in html
+    assert "rows clipped" not in (tmp_path / "m.json").read_text()
 
 
 def test_csv_and_parquet_of_the_same_rows_and_units(folder, tmp_path, capsys) -> None:

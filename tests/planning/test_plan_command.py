@@ -14,7 +14,13 @@ ARGUMENTS = ["plan", "--n", "1e6", "--dimension", "100", "--epsilon", "1", "--de
 def test_plan_prints_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(ARGUMENTS) == 0
     text = capsys.readouterr().out
-    for words in ("Predicted excess risk", "if one thing doubled", "Snowball-SGD", "bytes a round", "localized AC-SA"):
+    for words in (
+        "Predicted excess risk",
+        "if one thing doubled",
+        "Snowball-SGD",
+        "bytes per round",
+        "localized AC-SA",
+    ):
         assert words in text
 
 

@@ -1,8 +1,9 @@
-"""The command line: ``dpsco COMMAND ...``; one file a command, loaded when it is called for."""
+"""The command line: ``dpsco COMMAND ...``. Each command has one file, which is loaded when it is needed."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,10 +14,22 @@ from dpsco.version import __version__
 __all__ = ["main"]
 
 COMMANDS = ("plan", "fit", "predict", "report", "audit", "mechanisms", "compare", "paper", "demo")
+POSITIONAL = {"command", "data", "model", "target", "statement"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0 if it worked, 2 if an argument or a file is wrong."""
+    """Run one command.
+
+    Parameters
+    ----------
+    argv
+        The arguments after ``dpsco``; those of the process if None.
+
+    Returns
+    -------
+    int
+        The exit code: 0 if the command succeeded, 2 if an argument or a file is wrong. Commands define further codes.
+    """
     parser = argparse.ArgumentParser(
         prog="dpsco", description="Differentially private training in one pass and very few adaptive rounds."
     )
@@ -28,12 +41,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(import_module(f"dpsco.cli.{args.command}").run(args))
     except DpscoError as error:
-        print(f"dpsco {args.command}: {error}", file=sys.stderr)
+        print(f"dpsco {args.command}: {_with_options(str(error), args)}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         return 0
-    except OSError as error:  # a full disk, a folder that may not be written
+    except OSError as error:  # a full disk, a folder without write permission
         where = "" if error.filename is None else f" ({error.filename})"
-        remedy = "Make room or name another place, and run the command again."
+        remedy = "Free some space or choose another place, then run the command again."
         print(f"dpsco {args.command}: {error.strerror or error}{where}. {remedy}", file=sys.stderr)
         return 2
+
+
+def _with_options(message: str, args: argparse.Namespace) -> str:
+    """Return a message of the library with ``name=value`` written as ``--name value`` where the command has it."""
+    for name in set(vars(args)) - POSITIONAL:
+        message = re.sub(rf"(?<![\w-]){name}=", f"--{name.replace('_', '-')} ", message)
+    return message

@@ -1,4 +1,4 @@
-"""``python -m dpsco.cli``."""
+"""``python -m dpsco.cli`` is ``dpsco``."""
 
 import sys
 

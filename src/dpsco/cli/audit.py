@@ -1,4 +1,4 @@
-"""``dpsco audit``: does an oracle, a plan or an estimator keep its promise?"""
+"""``dpsco audit``: test whether an oracle, a plan or an estimator satisfies its guarantee."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsco.cli.data_options import add_data_options, declared_columns
+from dpsco.cli.output import print_json
 from dpsco.errors import DataError, InvalidArgument, positive_integer
 
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _TEACH = """\
-what TARGET may be
-  my.py:gradient      a function gradient(x, features, label): one row's gradient
-  my.py:oracle        an object with answer(query, batch), or a class or function that makes one
-  my.py:model         an estimator of dpsco, not yet fitted (needs --data)
+TARGET
+  my.py:gradient      a function gradient(x, features, label) that returns the gradient of one row
+  my.py:oracle        an object with answer(query, batch), or a class or function that returns one
+  my.py:model         an estimator of dpsco, not yet fitted; needs --data
   plan.json           a plan: Plan.to_json(), or the output of dpsco plan --json
 
 examples
@@ -27,41 +28,43 @@ examples
   dpsco audit my.py:oracle --plan plan.json --html audit.html
   dpsco audit my.py:model --data people.csv --label y
 
-The file named in TARGET is executed. Without --data every row is made up and the report may be shared; with it the
-figures depend on your rows and are NOT PRIVATE. Exit codes: 0 passed, 1 failed, 2 an argument or a file is wrong.
+dpsco executes the file named in TARGET. Without --data every row is synthetic and the report may be shared. With --data
+the figures depend on your rows and are NOT PRIVATE. Exit codes: 0 passed, 1 failed, 2 an argument or a file is wrong.
 """
 
 
 def add_parser(commands: Any) -> None:
+    """Add the command to the subparsers of ``dpsco``."""
     parser = commands.add_parser(
         "audit",
-        help="find out whether an oracle, a plan or an estimator keeps its promise",
-        description="Asks an oracle what its contract promises, replays neighbouring data sets through release, tests "
-        "the noise that leaves, and guesses canaries; says what it measured, how sure it is, and which row broke what.",
+        help="test whether an oracle, a plan or an estimator satisfies its guarantee",
+        description="Check the contract of an oracle, replay neighbouring data sets up to the release, test the "
+        "released noise, and guess canaries. Print what was measured, with what confidence, and which row broke what.",
         epilog=_TEACH,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("target", metavar="TARGET", help="FILE.py:NAME, MODULE:NAME or a plan (JSON)")
-    parser.add_argument("--plan", type=Path, metavar="FILE", help="the plan an oracle runs under (JSON)")
-    made = parser.add_argument_group("a plan for an oracle, if there is no --plan")
-    made.add_argument("--dimension", type=int, default=8, help="features, and parameters, of the oracle (default 8)")
+    parser.add_argument("--plan", type=Path, metavar="FILE", help="the plan of the oracle (JSON)")
+    made = parser.add_argument_group("plan of an oracle without --plan")
+    made.add_argument("--dimension", type=int, default=8, help="number of features and parameters (default 8)")
     made.add_argument("--clip", type=float, default=1.0, help="the clip C (default 1)")
-    made.add_argument("--rounds", type=int, default=8, help="rounds (default 8)")
-    made.add_argument("--rows", type=float, default=1024, help="rows (default 1,024)")
+    made.add_argument("--rounds", type=int, default=8, help="number of rounds (default 8)")
+    made.add_argument("--rows", type=float, default=1024, help="number of rows (default 1,024)")
     made.add_argument("--radius", type=float, default=10.0, help="radius of the ball of models (default 10)")
-    made.add_argument("--epsilon", type=float, default=4.0, help="the promise (default 4)")
-    made.add_argument("--delta", type=float, default=1e-6, help="the promise (default 1e-6)")
+    made.add_argument("--epsilon", type=float, default=4.0, help="epsilon of the budget (default 4)")
+    made.add_argument("--delta", type=float, default=1e-6, help="delta of the budget (default 1e-6)")
     made.add_argument("--adjacency", choices=("zero-out", "add-remove", "replace"), default="zero-out")
-    parser.add_argument("--data", metavar="DATA", help="run on these rows instead of made-up ones: NOT PRIVATE")
+    parser.add_argument("--data", metavar="DATA", help="use these rows instead of synthetic ones: NOT PRIVATE")
     parser.add_argument("--classes", metavar="A,B", help="with --data: the labels (default 0,1)")
     parser.add_argument("--label-bound", type=float, metavar="Y", help="with --data: labels are numbers in [-Y, Y]")
     add_data_options(parser)
-    parser.add_argument("--alpha", type=float, default=1e-6, help="rate of false alarms of a check (default 1e-6)")
+    parser.add_argument("--alpha", type=float, default=1e-6, help="false alarm rate per check (default 1e-6)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that explains the result")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Audit, print the report and write the page; return 0 if it passed, 1 if it failed."""
     from dpsco.audit import audit
     from dpsco.audit.named_target import load_target, read_plan
 
@@ -75,16 +78,11 @@ def run(args: argparse.Namespace) -> int:
         from dpsco.pages import write_audit_page
 
         write_audit_page(json.loads(report.to_json()), args.html)
+    page = None if args.html is None else str(args.html)
     if args.json:
-        print(
-            json.dumps(
-                {**json.loads(report.to_json()), "page": None if args.html is None else str(args.html)}, indent=2
-            )
-        )
+        print_json({**json.loads(report.to_json()), "page": page})
     else:
-        print(report)
-        if args.html is not None:
-            print(f"\nPage: {args.html}")
+        print(report, "" if page is None else f"\n\nPage: {page}")
     return 0 if report.passed else 1
 
 
@@ -98,7 +96,7 @@ def _plan(args: argparse.Namespace, shape: tuple[int, int] | None) -> Plan:
     import dpsco
 
     rows, width = (args.rows, args.dimension) if shape is None else shape
-    n = positive_integer("--rows", rows, "It is how many rows to make up.")
+    n = positive_integer("--rows", rows, "It is the number of synthetic rows.")
     problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(args.radius), width)
     budget = dpsco.Budget(args.epsilon, args.delta, args.adjacency)
     return dpsco.Plan(problem, n, budget, rounds=args.rounds, beta=1.0, clip=args.clip)
@@ -119,5 +117,5 @@ def _rows(args: argparse.Namespace) -> tuple[Any, Any]:
     if not chunks:
         raise DataError(f"There is no row in {args.data!r}.")
     if any(hasattr(x, "tocsr") for x, _ in chunks):
-        raise InvalidArgument("dpsco audit takes dense rows: declare fewer levels or buckets.")
+        raise InvalidArgument("dpsco audit needs dense rows: declare fewer levels or buckets.")
     return np.concatenate([x for x, _ in chunks]), np.concatenate([y for _, y in chunks])

@@ -1,4 +1,4 @@
-"""``dpsco compare``: the paper's table measured, and every method beside every other."""
+"""``dpsco compare``: measure the paper's table and compare every method."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsco.cli.data_options import add_data_options, declared_columns
+from dpsco.cli.output import print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,39 +20,42 @@ __all__ = ["add_parser", "print_tables", "run"]
 
 _TEACH = """\
 examples
-  dpsco compare                                  under two minutes on two cores
-  dpsco compare --full --out compare             the real run, half an hour; stop it and start it again as you like
+  dpsco compare                                  a quick comparison: under two minutes on two cores
+  dpsco compare --full --out compare             the full comparison: half an hour; you may interrupt and continue it
   dpsco compare --data people.parquet --label income --classes low,high
 
-The folder holds compare.json, compare.html, the plots as .svg, and runs.jsonl: every single run, so that a comparison
-that was stopped goes on where it was. These are research runs with fixed keys: (epsilon, delta) does not cover tuning.
+The folder contains compare.json, compare.html, the plots as .svg, and runs.jsonl with every finished run, from which an
+interrupted comparison continues. These are research runs with fixed keys: (epsilon, delta) does not cover the tuning.
 """
 
 
 def add_parser(commands: Any) -> None:
+    """Add the command to the subparsers of ``dpsco``."""
     parser = commands.add_parser(
         "compare",
-        help="measure the paper's table: every method tuned alike and counted alike",
-        description="Tunes and scores every method of the paper's Table 1 and their variants on the reference problem, "
-        "counts their steps and gradients, fits exponents, and writes one HTML page with plots and tables.",
+        help="measure the paper's table: every method tuned and counted alike",
+        description="Tune and score the methods of the paper's Table 1 and their variants on the reference problem, "
+        "count their steps and gradients, fit exponents, and write one HTML page with plots and tables.",
         epilog=_TEACH,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--full", action="store_true", help="the real run instead of a quick look")
-    parser.add_argument("--out", type=Path, default=Path("compare"), help="folder of the results (default compare/)")
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one for each core)")
-    parser.add_argument("--json", action="store_true", help="print the results as JSON instead of tables")
-    parser.add_argument("--data", metavar="DATA", help="compare accuracy on these files too, which you may look at")
+    parser.add_argument("--full", action="store_true", help="the full comparison instead of a quick one")
+    parser.add_argument("--out", type=Path, default=Path("compare"), help="folder for the results (default compare/)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="number of processes (default: one per core)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.add_argument("--data", metavar="DATA", help="also compare accuracy on these files, which you may look at")
     parser.add_argument("--classes", metavar="A,B", default="0,1", help="with --data: the labels (default 0,1)")
-    parser.add_argument("--feature-norm", type=float, default=1.0, help="with --data: longer rows are shortened to it")
     parser.add_argument(
-        "--radius", type=float, default=20.0, help="with --data: bound on the model's norm (default 20)"
+        "--feature-norm", type=float, default=1.0, help="with --data: scale longer rows to this norm (default 1)"
+    )
+    parser.add_argument(
+        "--radius", type=float, default=20.0, help="with --data: bound on the norm of the model (default 20)"
     )
     add_data_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare, write the folder, print the tables; the exit code."""
+    """Compare, write the folder, print the tables; return the exit code."""
     from dpsco.errors import positive_integer
     from dpsco.json_files import write_atomic
     from dpsco.pages import write_comparison_page
@@ -67,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         results = comparison.compare(size, args.out, processes=processes, data=data, progress=not args.json)
     except KeyboardInterrupt:
-        print("dpsco compare: interrupted. The same command goes on where it was.", file=sys.stderr)
+        print("dpsco compare: interrupted. Run the same command again to continue.", file=sys.stderr)
         return 130
     written = json.dumps(results, separators=(",", ":"))
     write_atomic(args.out / "compare.json", written.encode())
@@ -95,26 +99,13 @@ def _file_data(args: argparse.Namespace) -> FileData:
 
 
 def print_tables(results: Mapping[str, Any]) -> None:
-    """Every table and finding, on the terminal."""
-    from rich.console import Console
-    from rich.table import Table
-
+    """Print every table and conclusion on the terminal."""
     from dpsco.research.compare.text_tables import tables
 
-    console = Console()
-    for found in tables(results):
-        table = Table(title=found.title, title_justify="left", box=None, padding=(0, 1, 0, 0), show_edge=False)
-        for column in found.columns:
-            table.add_column(column, overflow="fold")
-        for line in found.lines:
-            table.add_row(*line)
-        console.print(table, highlight=False)
-        console.print()
+    for table in tables(results):
+        print_table(table.columns, table.lines, title=table.title, left=range(len(table.columns)))
     for finding in results["findings"]:
-        console.print(f"{finding['title']}: {finding['text']}", highlight=False, markup=False)
+        print(f"{finding['title']}: {finding['text']}")
     if results["how"]["left_out"]:
-        console.print(results["how"]["left_out"], highlight=False, markup=False)
-    console.print(
-        "Research runs with fixed keys: each meets its (epsilon, delta) by itself, the tuning is not covered.",
-        style="dim",
-    )
+        print(results["how"]["left_out"])
+    print("These are research runs with fixed keys: (epsilon, delta) holds per run, and the tuning is not covered.")

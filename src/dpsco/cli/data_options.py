@@ -1,4 +1,4 @@
-"""Options that say what the columns of a file are: shared by the commands that read data."""
+"""Options that declare the columns of a file, for the commands that read data."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ __all__ = ["add_data_options", "declared_columns", "pairs"]
 
 
 def add_data_options(parser: Any) -> None:
-    """Add the options that declare columns."""
-    group = parser.add_argument_group(
-        "what the rows are", "All of it is public and yours to state; none of it is learned from the rows."
-    )
+    """Add the options that declare columns to a parser."""
+    group = parser.add_argument_group("columns", "You declare these public facts. None of them is read from the rows.")
     group.add_argument(
-        "--label", default="y", metavar="COLUMN", help="the label column, or member of a .npz (default y)"
+        "--label", default="y", metavar="COLUMN", help="the label column, or the member of a .npz file (default y)"
     )
-    group.add_argument("--features", metavar="A,B,C", help="columns of numbers (default: all that are left)")
+    group.add_argument("--features", metavar="A,B,C", help="numeric columns (default: all other columns)")
     group.add_argument(
         "--range",
         action="append",
         default=[],
         metavar="COLUMN=LOW:HIGH",
-        help="clamp a column to this range and scale it to [0, 1]; may be repeated",
+        help="clamp a column to this range and scale it to [0, 1]; repeatable",
     )
     group.add_argument("--centered", action="store_true", help="scale ranges to [-1, 1] instead")
     group.add_argument(
@@ -36,32 +34,35 @@ def add_data_options(parser: Any) -> None:
         action="append",
         default=[],
         metavar="COLUMN=A|B|C",
-        help="one 0/1 feature for each of these levels; other values have none; may be repeated",
+        help="one 0/1 feature per level; other values have none; repeatable",
     )
     group.add_argument(
         "--hashed",
         action="append",
         default=[],
         metavar="COLUMN=BUCKETS",
-        help="one 0/1 feature for each bucket of a hash, where levels cannot be listed; may be repeated",
+        help="one 0/1 feature per hash bucket, if the levels cannot be listed; repeatable",
     )
-    group.add_argument("--width", type=int, help="number of features of a libsvm file (indices from 1)")
+    group.add_argument("--width", type=int, help="number of features of a libsvm file (indices start at 1)")
 
 
 def declared_columns(
     args: argparse.Namespace, source: TableSource | MatrixSource, besides: tuple[str, ...]
 ) -> tuple[Columns | int, list[str]]:
-    """The schema that the options declare for ``source``, and notes for the user; ``besides`` are no features."""
+    """Return the columns that the options declare for ``source``, and notes for the user.
+
+    ``besides`` names columns that are not features, such as the label.
+    """
     from dpsco.rows.public_columns import Columns
     from dpsco.rows.readers.source import MatrixSource
 
     given = args.features or args.range or args.categorical or args.hashed
     if isinstance(source, MatrixSource):
         if given:
-            raise InvalidArgument("--features, --range, --categorical and --hashed are for tables with named columns.")
+            raise InvalidArgument("--features, --range, --categorical and --hashed need a table with named columns.")
         width = source.width if args.width is None else int(args.width)
         if width is None:
-            raise InvalidArgument("A libsvm file does not say how many features there are: state it with --width.")
+            raise InvalidArgument("A libsvm file does not state the number of features: add --width N.")
         return width, []
     ranges = {name: _ends(name, text) for name, text in pairs("--range", args.range)}
     categorical = {name: text.split("|") for name, text in pairs("--categorical", args.categorical)}
@@ -73,15 +74,15 @@ def declared_columns(
     elif source.number_columns is None:
         numbers = [name for name in source.names if name not in taken]
         notes.append(
-            f"taken as numbers: {', '.join(numbers) or 'none'}. A CSV file does not say; a cell that is no number "
-            "counts as missing. Name them with --features, declare text with --categorical or --hashed."
+            f"used as numeric: {', '.join(numbers) or 'none'}. A CSV file has no column types; a cell that is not a "
+            "number counts as missing. Name numeric columns with --features, text with --categorical or --hashed."
         )
     else:
         numbers = [name for name in source.number_columns if name not in taken]
         unused = [name for name in source.names if name not in {*numbers, *taken}]
         if unused:
             notes.append(
-                f"not used, being no numbers: {', '.join(unused)}. Declare them with --categorical or --hashed."
+                f"not used, because not numeric: {', '.join(unused)}. Declare them with --categorical or --hashed."
             )
     columns = Columns.declare(numbers, ranges=ranges, categorical=categorical, hashed=hashed, centered=args.centered)
     if absent := [c.name for c in columns.features if c.name not in source.names]:
@@ -90,7 +91,7 @@ def declared_columns(
 
 
 def pairs(option: str, texts: list[str]) -> list[tuple[str, str]]:
-    """``NAME=VALUE`` texts taken apart."""
+    """Split ``NAME=VALUE`` texts."""
     for text in texts:
         if "=" not in text.strip("="):
             raise InvalidArgument(f"Expected {option} {text!r} in the form COLUMN=VALUE.")

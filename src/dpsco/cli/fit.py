@@ -1,4 +1,4 @@
-"""``dpsco fit``: files in, a private model out."""
+"""``dpsco fit``: train a private model on files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsco.cli.data_options import add_data_options, declared_columns
+from dpsco.cli.output import print_json
 from dpsco.errors import InvalidArgument, positive_integer
 
 if TYPE_CHECKING:
@@ -32,81 +33,93 @@ examples
   dpsco fit big/ --label y --epsilon 1 --delta 1e-6 --out model.json --checkpoint run --resume
   dpsco fit s3://bucket/big --label y --epsilon 1 --delta 1e-6 --out model.json --cluster tls://scheduler:8786
 
-Scale columns with ranges you know beforehand (an age is between 0 and 100): that costs no privacy. Reading minima,
-maxima or means off the rows would. Exit codes: 0 done, 2 an argument or a file is wrong, 130 interrupted.
+Scale columns with ranges that you know in advance (an age is between 0 and 100): that costs no privacy. Minima, maxima
+or means computed from the rows would. Exit codes: 0 done, 2 an argument or a file is wrong, 130 interrupted.
 """
 
 
 def add_parser(commands: Any) -> None:
+    """Add the command to the subparsers of ``dpsco``."""
     parser = commands.add_parser(
         "fit",
         help="train a private linear model on files, in one pass",
-        description="Plans and trains a differentially private linear model in one pass over CSV, Parquet, Arrow, "
-        "libsvm or .npz files that may be larger than memory.",
+        description="Plan and train a differentially private linear model in one pass over CSV, Parquet, Arrow, libsvm "
+        "or .npz files, which may be larger than memory.",
         epilog=_TEACH,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("data", metavar="DATA", help="a file, a folder, a quoted glob, or s3://bucket/folder")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where to write the model (JSON)")
-    promise = parser.add_argument_group("the promise")
-    promise.add_argument("--epsilon", type=float, required=True, help="privacy loss: 1 is strong, 10 is weak")
-    promise.add_argument("--delta", type=float, required=True, help="slack of the promise: well below 1 / rows")
-    promise.add_argument(
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the model file to write (JSON)")
+    budget = parser.add_argument_group("privacy budget")
+    budget.add_argument("--epsilon", type=float, required=True, help="privacy loss: 1 is strong, 10 is weak")
+    budget.add_argument(
+        "--delta",
+        type=float,
+        required=True,
+        help="probability left out of the guarantee: choose it well below 1 / rows",
+    )
+    budget.add_argument(
         "--adjacency",
         choices=("zero-out", "replace"),
         default="zero-out",
-        help="a neighbouring data set has one row blanked out (default) or exchanged",
+        help="a neighbouring data set has one row zeroed (default) or replaced",
     )
-    promise.add_argument("--unit", metavar="COLUMN", help="whose a row is: protect all counted rows of one id together")
-    promise.add_argument("--max-rows-per-unit", type=int, metavar="K", help="rows of one id that count")
+    budget.add_argument("--unit", metavar="COLUMN", help="id column: protect all used rows of one id together")
+    budget.add_argument("--max-rows-per-unit", type=int, metavar="K", help="number of rows per id that are used")
     add_data_options(parser)
-    model = parser.add_argument_group("the model")
+    model = parser.add_argument_group("model")
     model.add_argument("--loss", choices=LOSSES, default="logistic")
     model.add_argument("--classes", metavar="A,B", help="the labels (default 0,1)")
-    model.add_argument("--label-bound", type=float, metavar="Y", help="regression: labels are clamped to [-Y, Y]")
-    model.add_argument("--feature-norm", type=float, default=1.0, help="longer rows are shortened to it (default 1)")
-    model.add_argument("--radius", type=float, help="bound on the model's norm (default 20; regression 10)")
+    model.add_argument("--label-bound", type=float, metavar="Y", help="regression: clamp labels to [-Y, Y]")
+    model.add_argument("--feature-norm", type=float, default=1.0, help="scale longer rows to this norm (default 1)")
+    model.add_argument("--radius", type=float, help="bound on the norm of the model (default 20; regression 10)")
     model.add_argument("--no-intercept", action="store_true")
     model.add_argument("--rounds", type=float, help="number of rounds (default: planned)")
-    how = parser.add_argument_group("the run")
-    how.add_argument("--rows", type=float, metavar="N", help="number of rows (default: counted, and taken as public)")
+    how = parser.add_argument_group("run")
     how.add_argument(
-        "--shuffle", type=int, metavar="ROWS", help="mix the order within blocks of so many rows; 0: keep it"
+        "--rows", type=float, metavar="N", help="number of rows (default: count them and treat the count as public)"
+    )
+    how.add_argument(
+        "--shuffle", type=int, metavar="ROWS", help="shuffle within blocks of this many rows; 0 keeps the order"
     )
     where = how.add_mutually_exclusive_group()
     where.add_argument(
-        "--cluster", metavar="ADDRESS", help="train on the Dask cluster with its scheduler there (tls://..., tcp://...)"
+        "--cluster",
+        metavar="ADDRESS",
+        help="train on the Dask cluster whose scheduler has this address (tls://..., tcp://...)",
     )
     where.add_argument("--local-cluster", type=int, metavar="N", help="train on N worker processes of this machine")
     how.add_argument(
         "--unreadable",
         choices=("stop", "zero"),
         default="stop",
-        help="a file that a worker of a cluster cannot read stops the run (default) or counts as zero rows",
+        help="a file that a cluster worker cannot read stops the run (default) or counts as zero rows",
     )
-    how.add_argument("--checkpoint", type=Path, metavar="DIR", help="survive a crash: keep the run's state here")
-    how.add_argument("--resume", action="store_true", help="go on with the run in --checkpoint, or begin it")
+    how.add_argument(
+        "--checkpoint", type=Path, metavar="DIR", help="keep the state of the run here, to survive a crash"
+    )
+    how.add_argument("--resume", action="store_true", help="continue the run in --checkpoint, or start it")
     how.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page about the run")
-    how.add_argument("--public-test", metavar="DATA", help="files you declare public: the page shows what was reached")
+    how.add_argument("--public-test", metavar="DATA", help="files you declare public: measure the model on them")
     how.add_argument("--not-private", action="store_true", help="add figures that are NOT PRIVATE to the page")
     how.add_argument("--json", action="store_true", help="print one JSON object instead of text")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Plan, train, write the model and print the report; return the exit code."""
     import dpsco
-    from dpsco.planning.choose import plan
     from dpsco.rows.file_stream import open_source
     from dpsco.run.model_file import SavedModel
     from dpsco.run.table_defaults import model_ball, with_assumptions
 
     loss, labels = _task(args)
     if args.resume and args.checkpoint is None:
-        raise InvalidArgument("--resume needs --checkpoint DIR: there is nothing to resume from.")
+        raise InvalidArgument("--resume needs --checkpoint DIR, the folder of the run to continue.")
     source = open_source(args.data, label=args.label)
     columns, notes = declared_columns(args, source, (args.label, *((args.unit,) if args.unit else ())))
     if args.rows is None:
         n = source.count()
-        notes.append(f"n = {n:,} rows were counted; the promise takes their number as public. --rows N states it.")
+        notes.append(f"n = {n:,} rows were counted; the guarantee treats the count as public. --rows N states it.")
     else:
         n = positive_integer("--rows", args.rows, "It is the public number of rows.")
     width = columns if isinstance(columns, int) else columns.width
@@ -114,31 +127,31 @@ def run(args: argparse.Namespace) -> int:
     problem = dpsco.Problem(loss, model_ball(radius, loss), width, intercept=not args.no_intercept)
     records = 1 if args.max_rows_per_unit is None else args.max_rows_per_unit
     budget = dpsco.Budget(args.epsilon, args.delta, args.adjacency, records)
-    made = plan(problem, n=n, budget=budget, rounds=args.rounds)
+    plan = dpsco.plan(problem, n=n, budget=budget, rounds=args.rounds)
     block = _block_rows(columns) if args.shuffle is None else args.shuffle
     notes += _order_note(n, block)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     if not args.json:
-        print(made.explain(), "\n")
+        print(plan.explain(), "\n")
     counted = dpsco.Diagnostics() if args.not_private else None
     try:
-        result = _train(args, made, labels, columns, block, counted)
+        result = _train(args, plan, labels, columns, block, counted)
     except KeyboardInterrupt:
-        kept = "" if args.checkpoint is None else " Go on with the same command and --resume."
+        kept = "" if args.checkpoint is None else " Run the same command with --resume to continue."
         print(f"dpsco fit: interrupted.{kept}", file=sys.stderr)
         return 130
     report = with_assumptions(result.report, max_rows_per_unit=args.max_rows_per_unit)
     saved = SavedModel(dataclasses.replace(result, report=report), labels, columns, args.feature_norm)
     written = saved.write(args.out)
-    _tell(args, saved, written, counted)
+    _print_result(args, saved, written, counted)
     return 0
 
 
 def _train(
-    args: argparse.Namespace, made: Plan, labels: Labels, columns: Columns | int, block: int, counted: Any
+    args: argparse.Namespace, plan: Plan, labels: Labels, columns: Columns | int, block: int, counted: Any
 ) -> Result:
-    """Train here, or on the cluster that the options name."""
+    """Train in this process, or on the cluster that the options name."""
     options: dict[str, Any] = {"checkpoint": args.checkpoint, "resume": args.resume, "progress": not args.json}
     options["diagnostics"] = counted
     if args.cluster is None and args.local_cluster is None:
@@ -147,19 +160,19 @@ def _train(
 
         unit: dict[str, Any] = {"unit": args.unit, "max_rows_per_unit": args.max_rows_per_unit}
         rows = FileRows(args.data, labels, columns, feature_norm=args.feature_norm, shuffle=block, **unit)
-        return dpsco.train(made, dpsco.stream(rows), **options)
+        return dpsco.train(plan, dpsco.stream(rows), **options)
     from dpsco.engines import dask as cluster
 
     if args.unit is not None or args.max_rows_per_unit is not None:
-        raise InvalidArgument("--unit counts rows of an id from the first file to the last: leave the cluster out.")
+        raise InvalidArgument("--unit counts the rows of an id over all files in order: train without a cluster.")
     if isinstance(columns, int):
-        raise InvalidArgument("A cluster reads Parquet files, which say where their rows are. Convert the data first.")
+        raise InvalidArgument("A cluster needs Parquet files, whose rows can be located. Convert the data first.")
     shards = cluster.ParquetRows(
         args.data, labels, columns, feature_norm=args.feature_norm, shuffle=block, unreadable=args.unreadable
     )
     where = cluster.cluster_at(args.cluster) if args.cluster else cluster.local_cluster(args.local_cluster)
     with where as client:
-        return cluster.train(made, shards, client, **options)
+        return cluster.train(plan, shards, client, **options)
 
 
 def _task(args: argparse.Namespace) -> tuple[Loss, Labels]:
@@ -168,21 +181,21 @@ def _task(args: argparse.Namespace) -> tuple[Loss, Labels]:
 
     if args.loss in ("huber", "squared"):
         if args.label_bound is None:
-            raise InvalidArgument("Regression needs --label-bound: labels are clamped to it, and it must be public.")
+            raise InvalidArgument("Regression needs --label-bound Y, a public bound: labels are clamped to [-Y, Y].")
         loss: Loss = dpsco.Huber(0.5) if args.loss == "huber" else dpsco.Squared(1.0)
         return loss, Labels(args.label, bound=args.label_bound)
     names = ("0", "1") if args.classes is None else tuple(name.strip() for name in args.classes.split(","))
     if args.loss == "softmax":
         if args.classes is None:
-            raise InvalidArgument("--loss softmax needs --classes A,B,C: the label set is public and yours to state.")
+            raise InvalidArgument("--loss softmax needs --classes A,B,C: you declare the public set of labels.")
         return dpsco.Softmax(len(names)), Labels(args.label, names)
     if len(names) != 2:
-        raise InvalidArgument(f"--loss {args.loss} takes two classes, got {len(names)}. Use --loss softmax for more.")
+        raise InvalidArgument(f"--loss {args.loss} needs two classes, got {len(names)}. Use --loss softmax for more.")
     return dpsco.Logistic() if args.loss == "logistic" else dpsco.SmoothedHinge(), Labels(args.label, names)
 
 
 def _block_rows(columns: Columns | int) -> int:
-    """Rows to mix at a time: 65,536, or as many as 64 MB hold."""
+    """Return the rows per shuffled block: 65,536, or as many as fit into 64 MB."""
     width = columns if isinstance(columns, int) else len(columns.features) if columns.sparse else columns.width
     return min(1 << 16, max(4096, SHUFFLE_BYTES // (4 * width)))
 
@@ -192,17 +205,17 @@ def _order_note(n: int, block: int) -> list[str]:
         return []
     if block == 0:
         return [
-            "rows are used in the order of the files. If they are sorted (by label, by date), one pass learns what "
-            "comes last: sort them at random first, or mix them with --shuffle ROWS."
+            "rows are used in the order of the files. If they are sorted (by label, by date), one pass favours the "
+            "last rows: shuffle the files first, or use --shuffle ROWS."
         ]
     return [
-        f"rows are mixed within blocks of {block:,}. If the files are sorted over more than that, sort them at random "
+        f"rows are shuffled within blocks of {block:,}. If the files are sorted over longer ranges, shuffle the files "
         "first, or raise --shuffle."
     ]
 
 
-def _tell(args: argparse.Namespace, saved: Any, written: Path, counted: Any) -> None:
-    from dpsco.cli.figures import not_private_figures, reached_on
+def _print_result(args: argparse.Namespace, saved: Any, written: Path, counted: Any) -> None:
+    from dpsco.cli.fit_figures import not_private_figures, reached_on
 
     reached = {} if args.public_test is None else reached_on(args.public_test, saved)
     if args.report is not None:
@@ -214,7 +227,7 @@ def _tell(args: argparse.Namespace, saved: Any, written: Path, counted: Any) -> 
     if args.json:
         page = None if args.report is None else str(args.report)
         body = {"model": str(written), "page": page, "report": json.loads(report.to_json()), "reached": reached}
-        print(json.dumps(body, indent=2))
+        print_json(body)
         return
     print(report, "\n")
     for name, value in reached.items():

@@ -1,12 +1,12 @@
-"""``dpsco paper``: every numbered statement of the paper, checked now."""
+"""``dpsco paper``: check every numbered statement of the paper."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from typing import Any
 
+from dpsco.cli.output import print_json
 from dpsco.errors import InvalidArgument
 
 __all__ = ["add_parser", "run"]
@@ -14,28 +14,28 @@ __all__ = ["add_parser", "run"]
 COLOURS = {"holds": "green", "factor": "yellow", "erratum": "red"}
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to the ``subparsers`` of an ``argparse`` parser."""
-    parser = subparsers.add_parser(
+def add_parser(commands: Any) -> None:
+    """Add the command to the subparsers of ``dpsco``."""
+    parser = commands.add_parser(
         "paper",
         help="check every statement of the paper on random and adversarial instances",
-        description="Evaluate both sides of every numbered statement of the paper and say what was found.",
+        description="Evaluate both sides of every numbered statement of the paper and print what was found.",
     )
-    parser.add_argument("statement", nargs="*", help="labels of the statements to check, such as lem:sens; all without")
-    parser.add_argument("--seed", type=int, default=0, help="which random instances to draw (default 0)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("statement", nargs="*", help="labels of statements, such as lem:sens (default: all)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random instances (default 0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the checks in the paper's order and print what each found; the exit code."""
+    """Check the statements in the order of the paper and print the findings; return the exit code."""
     from dpsco.research.paper import STATEMENTS
 
     if args.seed < 0:
-        raise InvalidArgument(f"Expected seed={args.seed} >= 0.")
+        raise InvalidArgument(f"Expected --seed {args.seed} >= 0.")
     known = {statement.label: statement for statement in STATEMENTS}
     for label in args.statement:
         if label not in known:
-            raise InvalidArgument(f"Expected statement={label!r} to be one of: {', '.join(known)}.")
+            raise InvalidArgument(f"There is no statement {label!r}. The statements are: {', '.join(known)}.")
     chosen = [known[label] for label in args.statement or known]
     if args.json:
         rows = [
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
             | dataclasses.asdict(s.check(args.seed))
             for s in chosen
         ]
-        print(json.dumps({"seed": args.seed, "statements": rows}, indent=2))
+        print_json({"seed": args.seed, "statements": rows})
     else:
         _print(chosen, args.seed)
     return 0
@@ -56,7 +56,7 @@ def _print(chosen: list[Any], seed: int) -> None:
 
     from dpsco.research.paper import VERDICTS
 
-    console = Console()
+    console = Console(highlight=False)
     counts = dict.fromkeys(VERDICTS, 0)
     for statement in chosen:
         with console.status(f"checking {statement.label}"):
@@ -69,9 +69,8 @@ def _print(chosen: list[Any], seed: int) -> None:
             (f"  {found.instances:,} instances", "dim"),
         )
         console.print(heading)
-        console.print(Padding(Text(found.sentence), (0, 0, 1, 2)), highlight=False)
+        console.print(Padding(Text(found.sentence), (0, 0, 1, 2)))
     console.print(
         f"{len(chosen)} checked: {counts['holds']} as printed, {counts['factor']} up to a factor, "
-        f"{counts['erratum']} errata.",
-        highlight=False,
+        f"{counts['erratum']} errata."
     )

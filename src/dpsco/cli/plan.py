@@ -1,12 +1,13 @@
-"""``dpsco plan``: the numbers of a run before there is one."""
+"""``dpsco plan``: plan a run from public numbers."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import math
 from typing import Any
+
+from dpsco.cli.output import format_bytes, format_count, print_json, print_table
 
 __all__ = ["add_parser", "run"]
 
@@ -14,30 +15,35 @@ LOSSES = ("logistic", "squared", "huber", "smoothed-hinge", "softmax")
 
 
 def add_parser(commands: Any) -> None:
+    """Add the command to the subparsers of ``dpsco``."""
     parser = commands.add_parser(
         "plan",
-        help="rounds, noise and predicted excess risk from public numbers alone",
-        description="Prints the plan for n rows, what limits it, what doubling n, epsilon or the rounds would buy, and "
-        "the rounds, gradients and bytes of every method of the paper's table at the same n. With --devices: what a "
-        "federation of so many devices costs each of them, and the server, under every method.",
+        help="choose rounds and noise and predict excess risk, from public numbers alone",
+        description="Print the plan for n rows, what limits it, the effect of twice the n, epsilon or rounds, and the "
+        "rounds, gradients and bytes of every method of the paper's table at the same n. With --devices: the cost of a "
+        "federation of that many devices, per device and for the server, with every method.",
     )
     size = parser.add_mutually_exclusive_group(required=True)
-    size.add_argument("--n", type=float, help="public number of rows, 1e6 is fine")
-    size.add_argument("--devices", type=float, nargs="+", metavar="N", help="sizes of a federation: 1e6 1e8 1e9")
-    parser.add_argument("--round-seconds", type=float, default=60.0, help="with --devices: length of a round")
-    parser.add_argument(
-        "--response", type=float, default=1.0, help="with --devices: share of them expected to answer (default 1)"
+    size.add_argument("--n", type=float, help="public number of rows, such as 1e6")
+    size.add_argument(
+        "--devices", type=float, nargs="+", metavar="N", help="numbers of devices of a federation, such as 1e6 1e8"
     )
     parser.add_argument(
-        "--simulate", action="store_true", help="with --devices: train on so many simulated ones, and compare"
+        "--round-seconds", type=float, default=60.0, help="with --devices: seconds per round (default 60)"
     )
+    parser.add_argument(
+        "--response", type=float, default=1.0, help="with --devices: expected share that answers (default 1)"
+    )
+    parser.add_argument("--simulate", action="store_true", help="with --devices: simulate the federation and compare")
     parser.add_argument("--dimension", type=float, required=True, help="number of features")
-    parser.add_argument("--epsilon", type=float, required=True, help="inf for no privacy")
-    parser.add_argument("--delta", type=float, required=True)
+    parser.add_argument("--epsilon", type=float, required=True, help="privacy loss; inf for no privacy")
+    parser.add_argument("--delta", type=float, required=True, help="probability left out of the guarantee")
     parser.add_argument("--loss", choices=LOSSES, default="logistic")
-    parser.add_argument("--classes", type=int, default=10, help="classes of the softmax loss (default 10)")
-    parser.add_argument("--width", type=float, default=1.0, help="width of the Huber and smoothed hinge losses")
-    parser.add_argument("--label-bound", type=float, default=1.0, help="bound on |y| of the squared loss")
+    parser.add_argument("--classes", type=int, default=10, help="number of classes of the softmax loss (default 10)")
+    parser.add_argument(
+        "--width", type=float, default=1.0, help="width of the Huber and smoothed hinge losses (default 1)"
+    )
+    parser.add_argument("--label-bound", type=float, default=1.0, help="bound on |y| of the squared loss (default 1)")
     parser.add_argument(
         "--radius", type=float, default=20.0, help="radius of the ball of models (default 20); inf for none"
     )
@@ -45,36 +51,36 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--adjacency", choices=("zero-out", "add-remove", "replace"), default="zero-out")
     parser.add_argument("--records", type=int, default=1, help="rows of one person that are protected together")
     parser.add_argument("--rule", choices=("response", "theorem-1", "theorem-2"), default="response")
-    parser.add_argument("--rounds", type=int, help="fixes the number of rounds")
-    parser.add_argument("--memory", type=float, help="most bytes kept between rounds")
-    parser.add_argument("--mechanism", help="how the noise is correlated")
+    parser.add_argument("--rounds", type=int, help="number of rounds (default: planned)")
+    parser.add_argument("--memory", type=float, help="largest number of bytes kept between rounds")
+    parser.add_argument("--mechanism", help="noise mechanism (default: planned); see dpsco mechanisms")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan; 0 if there is one."""
-    from dpsco.planning.choose import plan
+    """Print the plan; return the exit code."""
+    import dpsco
     from dpsco.planning.method_costs import methods
 
     problem, budget = _problem(args), _budget(args)
     options = {"rule": args.rule, "rounds": args.rounds, "memory": args.memory, "mechanism": args.mechanism}
     if args.devices:
-        plans = [plan(problem, n=round(n * args.response), budget=budget, **options) for n in args.devices]
+        plans = [dpsco.plan(problem, n=round(n * args.response), budget=budget, **options) for n in args.devices]
         return _federations(plans, args)
-    made = plan(problem, n=args.n, budget=budget, **options)
-    gains = _doublings(made, args) if made.prediction is not None else {}
-    table = methods(made)
+    plan = dpsco.plan(problem, n=args.n, budget=budget, **options)
+    gains = _doublings(plan, args) if plan.prediction is not None else {}
+    table = methods(plan)
     if args.json:
         lines = [dataclasses.asdict(line) for line in table]
-        print(json.dumps({"plan": made.to_dict(), "doubling": gains, "methods": lines}, indent=2, sort_keys=True))
+        print_json({"plan": plan.to_dict(), "doubling": gains, "methods": lines})
         return 0
-    print(made.explain())
+    print(plan.explain())
     if gains:
         print("\nPredicted excess risk if one thing doubled:")
         for name, value in gains.items():
-            print(f"  {name:<10} {value:.3g}  ({_change(value, made.prediction.total)})")  # type: ignore[union-attr]
+            print(f"  {name:<10} {value:.3g}  ({_change(value, plan.prediction.total)})")  # type: ignore[union-attr]
     print()
-    _print_methods(table, made.n)
+    _print_methods(table, plan.n)
     return 0
 
 
@@ -101,79 +107,81 @@ def _budget(args: argparse.Namespace) -> Any:
 
 
 def _federations(plans: list[Any], args: argparse.Namespace) -> int:
-    """What each federation costs, under every method."""
-    from rich.console import Console
-    from rich.table import Table
-
+    """Print the cost of each federation with every method."""
     from dpsco.planning.federation_costs import device_costs
 
-    tables = [(made, device_costs(made, round_seconds=args.round_seconds)) for made in plans]
+    tables = [(plan, device_costs(plan, round_seconds=args.round_seconds)) for plan in plans]
     if args.simulate:
         return _simulations(plans, args)
     if args.json:
         body = [
-            {"plan": made.to_dict(), "methods": [dataclasses.asdict(line) for line in lines]} for made, lines in tables
+            {"plan": plan.to_dict(), "methods": [dataclasses.asdict(line) for line in lines]} for plan, lines in tables
         ]
-        print(json.dumps({"federations": body}, indent=2, sort_keys=True))
+        print_json({"federations": body})
         return 0
-    for made, lines in tables:
-        print(f"{made.n:,} devices, {made.problem.parameters:,} parameters", end="")
-        print("" if made.prediction is None else f"; predicted excess risk of this plan {made.prediction.total:.3g}")
-        shown = Table()
-        for name in ("method", "rounds", "rounds a device", "down", "up", "answers a round", "in a round", "additions"):
-            shown.add_column(name, justify="left" if name == "method" else "right")
-        shown.add_column(f"days at {args.round_seconds:g} s a round", justify="right")
-        for line in lines:
-            times = f"{line.participations:.3g}" + ("" if line.one_pass else " or more")
-            numbers = (_bytes(line.bytes_down), _bytes(line.bytes_up), _count(line.cohort), _bytes(line.server_bytes))
-            additions = f"{line.server_additions:.1e}"
-            shown.add_row(line.method, _count(line.rounds), times, *numbers, additions, f"{line.days:,.2g}")
-        Console(width=140, highlight=False).print(shown)
-    print("down, up: bytes of one device over the whole run; in a round, additions: the server's. Rounds of the other")
-    print("methods are those of their analyses without logarithms and constants; this plan's are exact.")
+    columns = (
+        *("method", "rounds", "rounds per device", "down", "up", "answers per round", "received", "additions"),
+        f"days at {args.round_seconds:g} s per round",
+    )
+    for plan, lines in tables:
+        predicted = plan.predicted_excess
+        shown = "" if predicted is None else f"; predicted excess risk of this plan {predicted:.3g}"
+        rows = [
+            (
+                line.method,
+                format_count(line.rounds),
+                f"{line.participations:.3g}" + ("" if line.one_pass else " or more"),
+                format_bytes(line.bytes_down),
+                format_bytes(line.bytes_up),
+                format_count(line.cohort),
+                format_bytes(line.server_bytes),
+                f"{line.server_additions:.1e}",
+                f"{line.days:,.2g}",
+            )
+            for line in lines
+        ]
+        print_table(
+            columns, rows, title=f"{plan.n:,} devices, {plan.problem.parameters:,} parameters{shown}", width=140
+        )
+    print(
+        "down, up: bytes per device over the whole run. received: by the server per round. additions: over the whole run."
+    )
+    print("The rounds of this plan are exact; those of other methods omit constants and logarithms.")
     return 0
 
 
 def _simulations(plans: list[Any], args: argparse.Namespace) -> int:
-    """The excess that each plan predicts, and that of a simulated federation."""
+    """Print the predicted excess risk of each plan and that of a simulated federation."""
     from dpsco.engines.flower.simulate import Availability, simulate
 
     lines = []
-    for made, devices in zip(plans, args.devices, strict=True):
-        result, excess = simulate(made, devices=devices, availability=Availability(response=args.response))
-        predicted = made.predicted_excess
-        lines.append({"devices": int(devices), "rounds": made.rounds, "epsilon": result.report.epsilon})
+    for plan, devices in zip(plans, args.devices, strict=True):
+        result, excess = simulate(plan, devices=devices, availability=Availability(response=args.response))
+        predicted = plan.predicted_excess
+        lines.append({"devices": int(devices), "rounds": plan.rounds, "epsilon": result.report.epsilon})
         lines[-1] |= {"predicted": predicted, "measured": excess}
         if not args.json:
             ratio = "" if predicted is None else f", predicted {predicted:.3g}, ratio {predicted / excess:.2f}"
-            print(f"{devices:,.0f} devices, {args.response:.0%} answer, {made.rounds} rounds: ", end="")
+            print(f"{devices:,.0f} devices, {args.response:.0%} answer, {plan.rounds} rounds: ", end="")
             print(f"excess risk {excess:.3g}{ratio}")
     if args.json:
-        print(json.dumps({"simulations": lines}, indent=2, sort_keys=True))
+        print_json({"simulations": lines})
     return 0
 
 
-def _bytes(value: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:.3g} TB"
-
-
-def _doublings(made: Any, args: argparse.Namespace) -> dict[str, float]:
-    """Predicted excess with twice the rows, twice the epsilon, or twice the rounds; all else chosen anew."""
+def _doublings(plan: Any, args: argparse.Namespace) -> dict[str, float]:
+    """Return the predicted excess with twice the rows, epsilon or rounds; everything else is planned again."""
     from dpsco.planning.response_planner import response_plan
 
     options = {"memory": args.memory, "mechanism": args.mechanism}
-    problem, n, budget = made.problem, made.n, made.budget
+    problem, n, budget = plan.problem, plan.n, plan.budget
     again = {"n": response_plan(problem, 2 * n, budget, rounds=args.rounds, **options)}
     if budget.private:
         richer = dataclasses.replace(budget, epsilon=2 * budget.epsilon)
         again["epsilon"] = response_plan(problem, n, richer, rounds=args.rounds, **options)
-    if 2 * made.rounds <= n:
-        again["rounds"] = response_plan(problem, n, budget, rounds=2 * made.rounds, **options)
-    return {name: plan.prediction.total for name, plan in again.items() if plan.prediction is not None}
+    if 2 * plan.rounds <= n:
+        again["rounds"] = response_plan(problem, n, budget, rounds=2 * plan.rounds, **options)
+    return {name: other.prediction.total for name, other in again.items() if other.prediction is not None}
 
 
 def _change(value: float, now: float) -> str:
@@ -182,23 +190,16 @@ def _change(value: float, now: float) -> str:
 
 
 def _print_methods(table: Any, n: int) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = Table(title=f"Methods at n = {n:,}", title_justify="left")
-    for name in ("method", "rounds", "gradients", "bytes a round", "one pass", ""):
-        shown.add_column(name, justify="left" if name in ("method", "") else "right")
-    for line in table:
-        shown.add_row(
+    rows = [
+        (
             line.name,
-            _count(line.rounds),
-            _count(line.gradients),
+            format_count(line.rounds),
+            format_count(line.gradients),
             f"{line.bytes_per_round:,}",
             "yes" if line.one_pass else "no",
             line.note,
         )
-    Console(width=120, highlight=False).print(shown)
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}" if value < 1e6 else f"{value:.1e}"
+        for line in table
+    ]
+    columns = ("method", "rounds", "gradients", "bytes per round", "one pass", "")
+    print_table(columns, rows, title=f"Methods at n = {n:,}", left=(0, 5), width=120)

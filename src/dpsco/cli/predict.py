@@ -4,41 +4,48 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from dpsco.cli.output import print_json
+
 __all__ = ["add_parser", "run"]
 
 
 def add_parser(commands: Any) -> None:
+    """Add the command to the subparsers of ``dpsco``."""
     parser = commands.add_parser(
         "predict",
         help="apply a model file to files of rows",
-        description="Reads rows as the model file says (same columns, ranges, levels) and writes one prediction a "
-        "line: the class and the probability of each class, or the number. Rows may be larger than memory. Predictions "
-        "add nothing to what the training rows' owners were promised; they do of course depend on the rows predicted.",
+        description="Read rows with the columns, ranges and levels of the model file and write one prediction per row: "
+        "the class and the probability of each class, or the number. The files may be larger than memory. Predictions "
+        "cost no privacy of the training rows. They depend on the rows they are made for.",
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help="a file written by dpsco fit")
-    parser.add_argument("data", metavar="DATA", help="a file, a folder of files, or a quoted glob; no label needed")
+    parser.add_argument(
+        "data", metavar="DATA", help="a file, a folder of files, or a quoted glob; labels are not needed"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="CSV file to write (default: standard output)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object about what was written")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object that says what was written; needs --out"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
+    """Write the predictions; return the exit code."""
     from dpsco.errors import InvalidArgument
     from dpsco.rows.file_stream import FileRows
     from dpsco.run.model_file import SavedModel
 
     if args.json and args.out is None:
-        raise InvalidArgument("--json needs --out FILE: standard output cannot hold both.")
+        raise InvalidArgument("--json needs --out FILE: predictions and JSON cannot share standard output.")
     saved = SavedModel.read(args.model)
     chunks = FileRows(args.data, None, saved.columns, feature_norm=saved.feature_norm)
     rows = 0
-    with _opened(args.out) as file:
+    with _open_output(args.out) as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(("prediction", *(f"probability_{name}" for name in saved.probability_classes)))
         for features, _ in chunks:
@@ -49,15 +56,15 @@ def run(args: argparse.Namespace) -> int:
                 table.writerows((value, *row) for value, row in zip(predicted.tolist(), chances.tolist(), strict=True))
             rows += len(predicted)
     if args.json:
-        print(json.dumps({"predictions": str(args.out), "rows": rows}))
+        print_json({"predictions": str(args.out), "rows": rows})
     elif args.out is not None:
         print(f"{rows:,} predictions: {args.out}")
     return 0
 
 
 @contextmanager
-def _opened(path: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that is whole or not there."""
+def _open_output(path: Path | None) -> Iterator[TextIO]:
+    """Yield standard output, or a file that is written completely or not at all."""
     if path is None:
         yield sys.stdout
         return

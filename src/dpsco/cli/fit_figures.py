@@ -1,4 +1,4 @@
-"""Figures for people: what a model reaches on data declared public, and tallies that are not private."""
+"""Figures of ``dpsco fit``: results on data declared public, and counts that are not private."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["not_private_figures", "reached_on"]
 
 
 def reached_on(path: str, saved: SavedModel) -> dict[str, str]:
-    """Accuracy, or errors, on labelled files that the user declares public; rows without a declared label aside."""
+    """Return accuracy or errors on files that the user declares public, without rows that lack a declared label."""
     from dpsco.rows.file_stream import FileRows
 
     rows, hits, loss, squares, spread, absolute = 0, 0, 0.0, 0.0, [0.0, 0.0], 0.0
@@ -42,10 +42,10 @@ def reached_on(path: str, saved: SavedModel) -> dict[str, str]:
 
 
 def not_private_figures(counted: Diagnostics) -> dict[str, str]:
-    """Tallies over the raw rows, as text."""
+    """Return counts over the raw rows as text."""
     rows = max(1, sum(counted.rows))
     return {
-        "rows met": f"{sum(counted.rows):,}",
-        "rows cut short by the clip": f"{sum(counted.clipped_rows):,} ({100 * sum(counted.clipped_rows) / rows:.2f} %)",
-        "rows counted as zero (no declared label, not finite)": f"{sum(counted.zeroed_rows):,}",
+        "rows read": f"{sum(counted.rows):,}",
+        "rows clipped": f"{sum(counted.clipped_rows):,} ({100 * sum(counted.clipped_rows) / rows:.2f} %)",
+        "rows counted as zero (no declared label, or not finite)": f"{sum(counted.zeroed_rows):,}",
     }

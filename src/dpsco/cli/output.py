@@ -1,0 +1,56 @@
+"""Output that several commands share: JSON, tables, units."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ["format_bytes", "format_count", "print_json", "print_table"]
+
+
+def print_json(body: Any) -> None:
+    """Print one JSON object."""
+    print(json.dumps(body, indent=2, sort_keys=True))
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    left: Sequence[int] = (0,),
+    width: int | None = None,
+) -> None:
+    """Print a table without frame; columns in ``left`` are left-aligned, all others right-aligned."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place in left else "right", overflow="fold", vertical="bottom")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=width, highlight=False).print(table, "", markup=False)
+
+
+def format_bytes(count: float) -> str:
+    """Return a number of bytes with its unit.
+
+    >>> format_bytes(8_000_000)
+    '8 MB'
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def format_count(value: float) -> str:
+    """Return a count in full below a million, with an exponent above.
+
+    >>> format_count(12_345), format_count(2e9)
+    ('12,345', '2.0e+09')
+    """
+    return f"{value:,.0f}" if value < 1e6 else f"{value:.1e}"
