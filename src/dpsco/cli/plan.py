@@ -141,7 +141,7 @@ def _federations(plans: list[Any], args: argparse.Namespace) -> int:
             for line in lines
         ]
         print_table(
-            columns, rows, title=f"{plan.n:,} devices, {plan.problem.parameters:,} parameters{shown}", width=140
+            columns, rows, title=f"{plan.n:,} devices, {plan.problem.parameters:,} parameters{shown}", width=150
         )
     print(
         "down, up: bytes per device over the whole run. received: by the server per round. additions: over the whole run."
