@@ -143,9 +143,7 @@ def _federations(plans: list[Any], args: argparse.Namespace) -> int:
         print_table(
             columns, rows, title=f"{plan.n:,} devices, {plan.problem.parameters:,} parameters{shown}", width=150
         )
-    print(
-        "down, up: bytes per device over the whole run. received: by the server per round. additions: over the whole run."
-    )
+    print("down, up, additions: over the whole run, per device and at the server. received: by the server per round.")
     print("The rounds of this plan are exact; those of other methods omit constants and logarithms.")
     return 0
 
