@@ -1,38 +1,62 @@
-"""``python -m benchmarks``: all of them. ``python -m benchmarks NAME [options]``: one, with options of its own."""
+"""Run benchmarks, each in a process of its own.
+
+    python -m benchmarks                       all of them
+    python -m benchmarks --quick               all of them at a small size: shows that they run, measures nothing
+    python -m benchmarks NAME [options]        one, with options of its own
+    python -m benchmarks --quick NAME          one at a small size
+
+A benchmark that fails does not stop the others. Exit code: 0 if all ran, 1 with the failures listed at the end, 2 for a
+name that does not exist.
+"""
 
 from __future__ import annotations
 
-import runpy
+import subprocess
 import sys
+import time
+from pathlib import Path
 
-NAMES = (
-    "reference",
-    "memory",
-    "startup",
-    "mechanisms",
-    "planner",
-    "speed",
-    "files",
-    "adult",
-    "rates",
-    "federation",
-    "cluster",
-    "ghost_jax",
-    "speed_peers",
-    "ghost_torch",
-)
+ROOT = Path(__file__).parents[1]
+QUICK: dict[str, list[str]] = {
+    "reference": ["1"],
+    "memory": ["100000"],
+    "startup": ["1"],
+    "mechanisms": ["1000"],
+    "planner": ["--quick", "--only", "low eps"],
+    "speed": ["0.01", "float32", "softmax"],
+    "files": ["50000"],
+    "adult": [],
+    "rates": ["--quick"],
+    "federation": ["--only", "simulation", "--devices", "2e4", "--keys", "1"],
+    "cluster": ["--parts", "1", "--repeats", "1", "--only", "throughput"],
+    "ghost_jax": ["mlp", "time"],
+    "speed_peers": ["4096", "16", "sklearn_sgd"],
+    "ghost_torch": ["mlp", "time"],
+}
+"""Every benchmark, and the options that make it quick."""
+
+
+def run(name: str, options: list[str]) -> int:
+    """Run one benchmark in a process of its own and return its exit code."""
+    print(f"\n== {name} {' '.join(options)}".rstrip(), flush=True)
+    return subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], cwd=ROOT, check=False).returncode
 
 
 def main(arguments: list[str]) -> int:
-    chosen = arguments[:1] or list(NAMES)
-    if chosen[0] not in NAMES:
-        print(f"Unknown benchmark {chosen[0]!r}. Choose from: {', '.join(NAMES)}.", file=sys.stderr)
+    quick = arguments[:1] == ["--quick"]
+    name, options = ([*arguments[quick:], ""][0], arguments[quick + 1 :])
+    if name and name not in QUICK:
+        print(f"Unknown benchmark {name!r}. Choose from: {', '.join(QUICK)}.", file=sys.stderr)
         return 2
-    for name in chosen:
-        print(f"\n== {name}", flush=True)
-        sys.argv = [name, *arguments[1:]]
-        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
-    return 0
+    failed, began = [], time.perf_counter()
+    for each in [name] if name else QUICK:
+        if code := run(each, [*(QUICK[each] if quick else []), *options]):
+            failed.append(f"{each} (exit code {code})")
+    if not name:
+        print(f"\n{len(QUICK) - len(failed)} of {len(QUICK)} benchmarks ran in {time.perf_counter() - began:.0f} s")
+    if failed:
+        print(f"FAILED: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

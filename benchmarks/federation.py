@@ -13,20 +13,15 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
 import dpsco
 from benchmarks.flower_environment import federate
-
-sys.path.insert(0, str(Path(__file__).parent))  # the planner's files import each other by name
-
-from planner_problems import FAMILY, draw
-from planner_rivals import Rival, descend
-from planner_simulator import Columns, score, setting_of
+from benchmarks.planner_problems import FAMILY, draw
+from benchmarks.planner_rivals import Rival, descend
+from benchmarks.planner_simulator import Columns, score, setting_of
 
 RIVALS = (("DP-SGD", "independent"), ("DP-FTRL", "sqrt"))
 ROUNDS = (16, 24, 32, 48, 64, 128)

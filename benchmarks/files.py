@@ -92,8 +92,7 @@ def within(folder: Path, n: int, limit: int) -> float:
     return float(done.stdout)
 
 
-def main() -> None:
-    n = 2_000_000
+def main(n: int = 2_000_000) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_parquet(folder, n)
@@ -110,4 +109,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

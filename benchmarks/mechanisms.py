@@ -8,6 +8,7 @@ Every mechanism at T = 64, and the buffered ones at T = 4096. The time of the dr
 
 from __future__ import annotations
 
+import sys
 import time
 import tracemalloc
 from typing import Any
@@ -73,4 +74,4 @@ def main(dimension: int = 1_000_000) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

@@ -30,10 +30,11 @@ def peak_megabytes(n: int) -> float:
     return float(done.stdout)
 
 
-def main() -> None:
-    few, many = peak_megabytes(100_000), peak_megabytes(10_000_000)
-    print(f"  n = 1e5: {few:.0f} MB   n = 1e7: {many:.0f} MB   ratio {many / few:.3f}   (the rows alone: 8 MB, 800 MB)")
+def main(n: int = 10_000_000) -> None:
+    few, many = peak_megabytes(n // 100), peak_megabytes(n)
+    rows = f"(the rows alone: {n // 100 * 80e-6:.3g} MB, {n * 80e-6:.3g} MB)"
+    print(f"  n = {n // 100:.0e}: {few:.0f} MB   n = {n:.0e}: {many:.0f} MB   ratio {many / few:.3f}   {rows}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

@@ -1,6 +1,6 @@
 """The default plan against a grid search, its prediction against the measurement, and few rounds against rivals.
 
-    python benchmarks/planner.py [--quick] [--only NAME] [--data FOLDER] [--keys 8]
+    python -m benchmarks planner [--quick] [--only NAME] [--data FOLDER] [--keys 8]
 
 Every grid search is tuned on some noise keys and scored, like the plan, on others. Tuning is not covered by
 (epsilon, delta): the grid is what a user without the planner could at best reach. ``--data`` names a folder whose
@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from planner_problems import FAMILY, Data, draw, real
-from planner_rivals import Rival, descend
-from planner_simulator import Columns, Setting, score, setting_of
 
+from benchmarks.planner_problems import FAMILY, Data, draw, real
+from benchmarks.planner_rivals import Rival, descend
+from benchmarks.planner_simulator import Columns, Setting, score, setting_of
 from dpsco.planning.choose import plan
 from dpsco.planning.response_planner import predict
 from dpsco.planning.spectrum_priors import scale_of
@@ -28,7 +28,7 @@ TUNING, SCORING = (1, 2, 3), tuple(range(50, 58))
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="every fourth problem, a coarser grid")
+    parser.add_argument("--quick", action="store_true", help="every fourth problem, a coarser grid, no rivals")
     parser.add_argument("--only", help="problems whose name contains this")
     parser.add_argument("--data", type=Path, help="folder with real data")
     args = parser.parse_args()
@@ -43,7 +43,8 @@ def main() -> None:
     print(f"\nplan over grid: median {np.median(ratios):.2f}, worst {np.max(ratios):.2f}   (goal: 1.25 and 2)")
     factor = np.exp(np.median(np.abs(np.log(predicted))))
     print(f"prediction over measurement: median factor {factor:.2f}   (goal: 3)\n")
-    few_rounds()
+    if not args.quick:
+        few_rounds()
 
 
 def against_grid(data: Data, quick: bool) -> tuple[float, float]:

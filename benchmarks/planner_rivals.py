@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from planner_simulator import Columns, noises, project
+
+from benchmarks.planner_simulator import Columns, noises, project
 
 Array = np.ndarray[Any, Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,14 +36,14 @@ def excess_by_mechanism(mechanisms: Sequence[str], keys: int) -> tuple[float, di
     return data.excess_risk(np.zeros(50)), excess
 
 
-def main() -> None:
-    start, excess = excess_by_mechanism(("workload", "sqrt", "tree", "independent"), keys=KEYS)
+def main(keys: int = KEYS) -> None:
+    start, excess = excess_by_mechanism(("workload", "sqrt", "tree", "independent"), keys=keys)
     print(
-        f"n = 200,000, p = 50, epsilon = 1, T = 16, C = 1, listed z-step; F(0) - F* = {start:.4f}; mean of {KEYS} keys"
+        f"n = 200,000, p = 50, epsilon = 1, T = 16, C = 1, listed z-step; F(0) - F* = {start:.4f}; mean of {keys} keys"
     )
     for name, runs in excess.items():
         print(f"  {name:<12} excess {np.mean(runs):.6f}  {100 * np.mean(runs) / start:.2f} % of the start")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))
