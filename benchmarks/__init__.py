@@ -1,1 +1,1 @@
-"""Benchmarks: every figure in the docs names the command here that prints it."""
+"""Benchmarks. Every figure in the docs names the command that prints it."""

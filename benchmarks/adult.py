@@ -1,9 +1,9 @@
-"""Adult (census income): accuracy of the default private estimator beside non-private logistic regression.
+"""Adult (census income): accuracy of the default private estimator and of logistic regression without privacy.
 
     python -m benchmarks adult PATH/adult.npz
 
-The archive holds num (age, weight, education years, capital gain, capital loss, hours), cat, cat_levels, y, n_train.
-Columns are scaled by public constants; nothing is read off the rows.
+The archive contains num (age, weight, education years, capital gain, capital loss, hours), cat, cat_levels, y, n_train.
+Columns are scaled by public constants; nothing is computed from the rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Dask on this machine beside one process, on a Parquet folder of 4 GB: throughput, memory, and a worker killed.
+"""Dask on this machine compared with one process on a 4 GB Parquet folder: throughput, memory, a killed worker.
 
-``--parts N`` takes N of its 42 files. Everything is bound to 127.0.0.1.
+``--parts N`` uses N of its 42 files. Everything binds to 127.0.0.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Make docs/compare.md: rows of Adult (census income), scaled by public constants as in ``benchmarks.adult``.
 
-
     python -m benchmarks.compare rows PATH/adult.npz build/adult.npz
     dpsco compare --full --data build/adult.npz --feature-norm 3.5 --out build/compare
     python -m benchmarks.compare page build/compare

@@ -1,12 +1,12 @@
-"""A federation: what a million devices reach, how many rounds rivals need for the same, and Flower on loopback.
+"""A federation: the excess risk of a million devices, the rounds other methods need for it, and Flower on loopback.
 
     python -m benchmarks federation [--only simulation|rounds|flower] [--devices 1e6] [--keys 3]
 
-``simulation``: the excess risk a plan predicts and that of simulated devices of which a fifth does not answer.
-``rounds``: the reference problem; the plan fixed at 16 rounds against one-pass DP-SGD and DP-FTRL with momentum, each
-tuned on a grid at every number of rounds (the plan is not tuned).
-``flower``: SuperLink and four SuperNodes in a network namespace with loopback alone, one of them killed. Their
-environment is made under build/peers the first time.
+``simulation``: predicted excess risk, and that of simulated devices of which a fifth does not answer.
+``rounds``: on the reference problem, the plan at 16 rounds compared with one-pass DP-SGD and DP-FTRL with momentum.
+These are tuned on a grid at every number of rounds; the plan is not tuned.
+``flower``: SuperLink and four SuperNodes in a network namespace with loopback only; one of them is killed. The first
+run creates their environment under build/peers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 
 import dpsco
 from benchmarks.flower_environment import federate
+from benchmarks.planner_baselines import Baseline, descend
 from benchmarks.planner_problems import FAMILY, draw
-from benchmarks.planner_rivals import Rival, descend
 from benchmarks.planner_simulator import Columns, score, setting_of
 
-RIVALS = (("DP-SGD", "independent"), ("DP-FTRL", "sqrt"))
+BASELINES = (("DP-SGD", "independent"), ("DP-FTRL", "sqrt"))
 ROUNDS = (16, 24, 32, 48, 64, 128)
 TUNING, SCORING = (1, 2), tuple(range(50, 58))
 
@@ -60,17 +60,17 @@ def rounds_for_the_same() -> None:
         plan = dpsco.plan(case.problem, n=case.n, budget=case.budget, rounds=T)
         ours[T] = float(score(columns, [setting_of(plan)], SCORING, data.excess)[0])
         print(f"  {'accelerated-srgd, plan':<29} T = {T:<4d} {ours[T]:.2e}", flush=True)
-    for name, mechanism in RIVALS:
+    for name, mechanism in BASELINES:
         reached: dict[str, dict[int, float]] = {name: {}, f"{name} with momentum": {}}
         for T in ROUNDS:
             grid = [
-                Rival(T, float(rate), 1.0, momentum, output, mechanism)
+                Baseline(T, float(rate), 1.0, momentum, output, mechanism)
                 for rate, momentum, output in itertools.product(
                     2.0 ** np.arange(-1, 7), (0.0, 0.5, 0.8, 0.9), ("last", "tail")
                 )
             ]
             tuned = score(columns, grid, TUNING, data.excess, descend)
-            moving = np.array([rival.momentum > 0 for rival in grid])
+            moving = np.array([baseline.momentum > 0 for baseline in grid])
             for label, values in zip(reached, (np.where(moving, np.inf, tuned), tuned), strict=True):
                 best = grid[int(np.nanargmin(values))]
                 reached[label][T] = float(score(columns, [best], SCORING, data.excess, descend)[0])

@@ -1,4 +1,4 @@
-"""Throughput of training from files beside training on the same rows in memory; and within 1 GiB of address space."""
+"""Throughput of training from files and from the same rows in memory, and training within 1 GiB of address space."""
 
 from __future__ import annotations
 

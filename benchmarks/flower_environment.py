@@ -1,4 +1,4 @@
-"""An environment with Flower, whose pins the rest should not be held to, and the example run in it."""
+"""A separate environment for Flower, which pins its dependencies, and the example run in it."""
 
 from __future__ import annotations
 

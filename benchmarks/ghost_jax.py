@@ -4,9 +4,9 @@
     python -m benchmarks ghost_jax mlp time         some of: mlp cnn, and of: time formed memory
 
 Float32, batch 4096; an ordinary pass is forward and backward with parameter gradients, compiled, at each of the two
-points. "tight" has a clip that shortens every row, "loose" one that shortens few. vmap forms the gradient of every row:
-it takes a sixteenth of the batch, in blocks that fit, and its time is multiplied. Memory is what a process of its own
-needs above the model, the rows and the compiled code.
+points. "tight" has a clip that scales every row, "loose" one that scales few. vmap forms the gradient of every row: it
+runs on a sixteenth of the batch, in blocks that fit, and its time is multiplied. Memory is measured in a separate
+process, above the model, the rows and the compiled code.
 """
 
 from __future__ import annotations

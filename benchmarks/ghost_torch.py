@@ -4,9 +4,9 @@
     python -m benchmarks ghost_torch mlp time       some of: mlp cnn, and of: time formed opacus memory
 
 Float32, batch 4096, two threads; an ordinary pass is forward and backward with parameter gradients, at each of the two
-points. "tight" has a clip that shortens every row, "loose" one that shortens few. vmap and Opacus form the gradient of
-every row: they take a sixteenth of the batch, in parts that fit, and their time is multiplied. Memory is what a process
-of its own needs above the model and the rows, the batch read as ``train`` would.
+points. "tight" has a clip that scales every row, "loose" one that scales few. vmap and Opacus form the gradient of
+every row: they run on a sixteenth of the batch, in parts that fit, and their time is multiplied. Memory is measured in
+a separate process, above the model and the rows; the batch is read as in ``train``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What correlated noise costs: time a round relative to drawing p normals once, and the state it keeps.
+"""The cost of correlated noise: time per round relative to one draw of p normals, and memory.
 
     python -m benchmarks mechanisms
 
-Every mechanism at T = 64, and the buffered ones at T = 4096. The time of the draws themselves is taken out of the
-"own work" column and counted in "with draws"; rounds are the last ones of the run, where memory is fullest.
+Every mechanism at T = 64; the buffered ones also at T = 4096. "own work" excludes the time of the draws, "with draws"
+includes it. The measured rounds are the last ones, where memory is largest.
 """
 
 from __future__ import annotations

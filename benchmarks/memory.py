@@ -1,4 +1,4 @@
-"""Peak memory of a run streamed from an iterable, against the number of rows; each run in a process of its own."""
+"""Peak memory of a run on an iterable against the number of rows; each run has its own process."""
 
 from __future__ import annotations
 

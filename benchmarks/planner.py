@@ -1,10 +1,10 @@
-"""The default plan against a grid search, its prediction against the measurement, and few rounds against rivals.
+"""The default plan and a grid search, its prediction and the measurement, few rounds and other methods.
 
     python -m benchmarks planner [--quick] [--only NAME] [--data FOLDER] [--keys 8]
 
-Every grid search is tuned on some noise keys and scored, like the plan, on others. Tuning is not covered by
-(epsilon, delta): the grid is what a user without the planner could at best reach. ``--data`` names a folder whose
-``load.py`` has ``load("adult")`` and ``load("mnist")``; without it the real problems are skipped.
+A grid search is tuned on some noise keys and scored on others, like the plan. (epsilon, delta) does not cover the
+tuning: the grid is an upper limit for a user without the planner. ``--data`` names a folder whose ``load.py`` has
+``load("adult")`` and ``load("mnist")``; without it the real problems are skipped.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.planner_baselines import Baseline, descend
 from benchmarks.planner_problems import FAMILY, Data, draw, real
-from benchmarks.planner_rivals import Rival, descend
 from benchmarks.planner_simulator import Columns, Setting, score, setting_of
 from dpsco.planning.choose import plan
 from dpsco.planning.response_planner import predict
@@ -81,7 +81,7 @@ def few_rounds() -> None:
     case, T = data.case, round(data.case.n**0.25)
     columns = Columns(case.problem, case.budget, data.features, data.labels)
 
-    def tuned(settings: list[Rival] | list[Setting], run: object = None) -> float:
+    def tuned(settings: list[Baseline] | list[Setting], run: object = None) -> float:
         extra = {} if run is None else {"run": run}
         best = settings[int(np.nanargmin(score(columns, settings, TUNING, data.excess, **extra)))]
         print(f"    {best}")
@@ -92,7 +92,9 @@ def few_rounds() -> None:
     lines = {}
     for name, mechanism in (("DP-SGD", "independent"), ("DP-FTRL", "sqrt")):
         for label, momenta in (("", (0.0,)), (" with momentum", (0.3, 0.5, 0.7, 0.8, 0.9))):
-            settings = [Rival(T, r, c, m, o, mechanism) for r in rates for c in clips for m in momenta for o in outputs]
+            settings = [
+                Baseline(T, r, c, m, o, mechanism) for r in rates for c in clips for m in momenta for o in outputs
+            ]
             lines[f"one-pass {name}{label}"] = tuned(settings, descend)
     grid = [
         Setting(T, 0.25 * 2.0 ** (k / 2), c, z) for k in range(-14, 3) for c in (0.7, 1.0) for z in ("halved", "listed")
@@ -106,9 +108,9 @@ def few_rounds() -> None:
     ours_is = lines["accelerated-srgd, plan(rounds=T)"]
     plain = min(lines["one-pass DP-SGD"], lines["one-pass DP-FTRL"])
     best = min(value for name, value in lines.items() if name.startswith("one-pass"))
-    print(f"  rivals over the plan: {plain / ours_is:.1f}x (goal: 4x), with momentum {best / ours_is:.1f}x")
+    print(f"  other methods over the plan: {plain / ours_is:.1f}x, with momentum {best / ours_is:.1f}x")
     tuned_is = lines["accelerated-srgd"]
-    print(f"  rivals over tuned srgd: {plain / tuned_is:.1f}x, with momentum {best / tuned_is:.1f}x")
+    print(f"  other methods over tuned srgd: {plain / tuned_is:.1f}x, with momentum {best / tuned_is:.1f}x")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Algorithm 1 for many configurations at once: the columns of one matrix product.
 
-The same arithmetic as ``dpsco.train`` (float32 products, no grid, plain generator), made for scoring grids.
+The arithmetic of ``dpsco.train`` with float32 products, without the grid and with a plain generator, to score grids.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Rates of Algorithm 1 in both regimes, and what each of its three ingredients is worth.
+"""Rates of Algorithm 1 in both regimes, and the effect of each of its three ingredients.
 
 python -m benchmarks rates [--quick] [--write]
 
-Excess against n over two decades with the fitted slope: T = n^(1/4) rounds on the reference problem (minimiser inside
-the set), T = sqrt(n) on linear losses at the edge of what n rows can tell (minimiser outside, the hard case of the
-lower bound). Then the reference problem at T = n^(1/4) with acceleration, recursion or correlated noise taken away.
-beta is tuned for every method and n with the same number of configurations, on data of its own. ``--write`` renews
-the pictures and figures of docs/paper.
+Excess against n over two decades, with fitted slopes: T = n^(1/4) rounds on the reference problem (minimiser inside
+the set), T = sqrt(n) rounds on linear losses (minimiser outside, the hard case of the lower bound). Then the reference
+problem at T = n^(1/4) without acceleration, recursion or correlated noise. beta is tuned per method and n with the
+same number of configurations, on separate data. ``--write`` updates the plots and figures of docs/paper.
 """
 
 from __future__ import annotations
@@ -173,7 +172,7 @@ def draw(lines: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="rates", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="n up to 2^13")
-    parser.add_argument("--write", action="store_true", help="renew docs/paper/rates.json and the pictures")
+    parser.add_argument("--write", action="store_true", help="update docs/paper/rates.json and the plots")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     sizes = [2**k for k in range(12, 14 if args.quick else 20)]

@@ -1,6 +1,6 @@
-"""Whole one-pass fits against what the machine can do at best, in ratios of medians of interleaved runs.
+"""Time of one-pass fits over the least time the machine allows: ratios of medians of interleaved runs.
 
-    python -m benchmarks speed                      4 GB for each dense case
+    python -m benchmarks speed                      4 GB per dense case
     python -m benchmarks speed 1                    1 GB
     python -m benchmarks speed 4 sparse growth      some of: float32 float64 sparse softmax growth wide
 
@@ -139,7 +139,7 @@ def sparse_case(n: int = 12_000_000, width: int = 100_000, stored: int = 50) -> 
         5,
     )
     floor = seconds["gather"] + seconds["scatter"]
-    print(f"\nCSR, p = {width:,}, {stored} a row, n = {n:,}: over a gather-only + a scatter-only pass   mark")
+    print(f"\nCSR, p = {width:,}, {stored} per row, n = {n:,}: over a gather-only + a scatter-only pass   mark")
     print(f"  all rows in one round {verdict(seconds['round'] / floor, SPARSE_MARK)}")
     print(f"  fit, {ROUNDS} rounds        {verdict(seconds['fit'] / floor, SPARSE_MARK)}", end="")
     print(f"   (gather {seconds['gather']:.3f} s, scatter {seconds['scatter']:.3f} s)", flush=True)
@@ -197,7 +197,7 @@ def growth() -> None:
     print(f" mark 1.00 +- {GROWTH_MARK}  {'met' if abs(in_n - 1.0) <= GROWTH_MARK else 'MISSED'}")
     print(f"  exponent in p {in_p:.2f} (64 to 1024), above the cost of a fit without rows")
     print(
-        f"  without rows: {1e3 * empty[64] / ROUNDS:.2f} ms a round, exponent in T {in_rounds:.2f} (8 to 128)",
+        f"  without rows: {1e3 * empty[64] / ROUNDS:.2f} ms per round, exponent in T {in_rounds:.2f} (8 to 128)",
         flush=True,
     )
 

@@ -1,4 +1,4 @@
-"""What any method must do at least: read every byte, or gather and scatter every stored value; in one thread."""
+"""The least work of any method, in one thread: read every byte, or gather and scatter every stored value."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Whole fits of other libraries on the same rows, each in an environment that this command makes under build/peers.
+"""Whole fits of other libraries on the same rows, each in an environment that this command creates under build/peers.
 
     python -m benchmarks speed_peers            n = 262,144, p = 256
     python -m benchmarks speed_peers 65536 2048 jax_privacy_sgd opacus_direct
 
-Time over this library's fit (one pass, 32 rounds), all from NumPy arrays in memory, compiled code warm. One epoch,
-except for LogisticRegression of scikit-learn and diffprivlib, which pass until they converge. A peer that cannot be
-installed here is skipped.
+Times are divided by the time of dpsco (one pass, 32 rounds). All libraries read NumPy arrays in memory, with compiled
+code warm, and run one epoch, except LogisticRegression of scikit-learn and diffprivlib, which run until they converge.
+A library that cannot be installed is skipped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a fresh process pays: the import over numpy's, and the first compiled fit over the second. Medians.
+"""Cost of a new process: import time above that of numpy, first compiled fit above the second. Medians.
 
 python -m benchmarks startup
 """

@@ -1,4 +1,4 @@
-"""Rows for a peer's fit and the clock: each script here runs in its own environment, with NumPy and its library."""
+"""Rows and timing for the fits of other libraries. Each script runs in its own environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This library: 32 rounds of Accelerated-DP-SRGD, compiled oracle, private noise; no look ahead, like its peers."""
+"""dpsco: 32 rounds of Accelerated-DP-SRGD, compiled oracle, private noise; no check for non-finite values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data set that comes with the library: the reference problem, made on the spot from a seed."""
+"""The reference problem: simulated rows whose population minimiser is known."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ __all__ = ["ReferenceProblem", "reference_problem"]
 
 @dataclass(frozen=True, eq=False)
 class ReferenceProblem:
-    """Logistic regression whose population minimiser is known, so that excess risk can be measured.
+    """Logistic regression with a known population minimiser, so that excess risk can be measured.
 
-    Rows a ~ N(0, diag(1/j)), divided by max(1, ||a||); y ~ Bernoulli(sigmoid(<a, optimum>)).
+        a ~ N(0, diag(1/j)), divided by max(1, ||a||);    y ~ Bernoulli(sigmoid(<a, optimum>))
+
+    Parameters
+    ----------
+    features, labels
+        Rows to train on.
+    optimum
+        The population minimiser.
     """
 
     features: Array
@@ -27,17 +34,17 @@ class ReferenceProblem:
     _seed: int
 
     def fresh(self, rows: int) -> tuple[Array, NDArray[Any]]:
-        """Rows that were not trained on, with labels: public data to measure accuracy on."""
+        """Return features and labels of ``rows`` rows that are not for training."""
         features = self._fresh[:rows]
         return features, _labels(features, self.optimum, np.random.default_rng([self._seed, 1]))
 
     @property
     def population_smoothness(self) -> float:
-        """0.25 times the largest eigenvalue of E[a a'], over the fresh rows."""
+        """0.25 times the largest eigenvalue of E[a a'], estimated on the fresh rows."""
         return 0.25 * float(np.linalg.eigvalsh(self._fresh.T @ self._fresh / len(self._fresh))[-1])
 
     def excess_risk(self, x: Array) -> float:
-        """F(x) - F(optimum) over fresh rows, with the true label probabilities."""
+        """Return F(x) - F(optimum) over the fresh rows, with the true label probabilities."""
         truth, score = self._fresh @ self.optimum, self._fresh @ x
         probability = _sigmoid(truth)
         risk = np.logaddexp(0.0, score) - probability * score
@@ -48,7 +55,25 @@ class ReferenceProblem:
 def reference_problem(
     n: int = 200_000, dimension: int = 50, *, optimum_norm: float = 5.0, fresh: int = 200_000, seed: int = 0
 ) -> ReferenceProblem:
-    """The reference problem with ``n`` rows to train on and ``fresh`` rows to measure with.
+    """Return the reference problem.
+
+    Parameters
+    ----------
+    n
+        Number of rows to train on.
+    dimension
+        Number of features.
+    optimum_norm
+        Norm of the population minimiser.
+    fresh
+        Number of rows to measure with.
+    seed
+        Seed of all rows and labels.
+
+    Returns
+    -------
+    ReferenceProblem
+        The same rows for the same arguments.
 
     >>> data = reference_problem(n=100, dimension=3, fresh=10)
     >>> data.features.shape, data.excess_risk(data.optimum)

@@ -1,9 +1,8 @@
 """Training algorithms by name, all on the ask / answer / release / tell waist.
 
-Every method of the paper's Table 1 is here but one. ReSQue (Carmon et al. 2023) is left out: it minimises a
-Gaussian-convolved objective with a reweighted estimator that is valid only in a small ball, inside a loop of ball
-acceleration with line search and a private subsolver; it is made for losses that are not smooth, and no implementation
-of it is known to compare with.
+Every method of the paper's Table 1 is here. ReSQue (Carmon et al. 2023), which is not in the table, is not implemented:
+it is made for losses that are not smooth, its estimator holds only in a small ball around a moving centre, and no
+implementation of its outer loop is public.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One-pass DP-SGD and DP-FTRL for many settings at once, for the comparison at a fixed number of rounds.
 
-Both clip one gradient a row to ``clip`` and spend the whole budget on it: batches are disjoint, so the noise of
-DP-SGD is independent and that of DP-FTRL the square-root Toeplitz mechanism's on the prefix sums.
+Both clip one gradient per row to ``clip`` and spend the whole budget on it. Batches are disjoint: the noise of DP-SGD
+is independent, and DP-FTRL uses the square-root Toeplitz mechanism on the prefix sums.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Rival:
+class Baseline:
     """What is tuned: step size, momentum, and which iterate is returned."""
 
     rounds: int
@@ -29,7 +29,7 @@ class Rival:
     mechanism: str = "independent"
 
 
-def descend(columns: Columns, settings: Sequence[Rival], keys: Sequence[int]) -> Array:
+def descend(columns: Columns, settings: Sequence[Baseline], keys: Sequence[int]) -> Array:
     """x <- Proj(x - rate m), m <- momentum m + noisy gradient; DP-FTRL differs in its noise alone (and in
     projecting the sum of all gradients from the start)."""
     rounds = settings[0].rounds
