@@ -37,7 +37,7 @@ def main() -> None:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(radius=10.0), dimension=50)
     plan = dpsco.plan(problem, n=N, budget=dpsco.Budget(epsilon=1.0, delta=1e-6))
     with tempfile.TemporaryDirectory() as folder:
-        account = dpsco.Account(Path(folder) / "people.json", limit=dpsco.Budget(epsilon=2.0, delta=1e-6))
+        account = dpsco.Account.create(Path(folder) / "people.json", limit=dpsco.Budget(epsilon=2.0, delta=1e-6))
         checkpoint = Path(folder) / "run"
         try:
             dpsco.train(plan, dpsco.stream(rows()), checkpoint=checkpoint, account=account, on_round=cut_after_round_5)

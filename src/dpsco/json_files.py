@@ -7,13 +7,18 @@ import hashlib
 import json
 import math
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpsco.errors import CheckpointError
+from dpsco.processes import forget_in_children
 
 __all__ = ["canonical", "jsonable", "locked", "read_sealed", "write_atomic", "write_sealed"]
+
+
+_PAUSE = 0.02  # seconds between two attempts to take a lock
 
 
 def jsonable(value: Any) -> Any:
@@ -96,22 +101,61 @@ def read_sealed(path: Path, kind: str, fields: set[str]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def locked(path: Path, what: str) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``. The system releases it if the process dies.
+def locked(path: Path, what: str, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold an exclusive lock on ``path``, waiting up to ``wait`` seconds for it.
 
-    Raises CheckpointError if another process holds it.
+    The system drops the lock if the process dies. A forked child does not share it.
+
+    Raises
+    ------
+    CheckpointError
+        if another process still holds the lock after ``wait`` seconds.
     """
-    import fcntl
-
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    lock = _Lock(path)
+    forget_in_children(lock)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise CheckpointError(f"The {what} is in use by another process. Wait for it to end, or stop it.") from None
+        end = time.monotonic() + wait
+        while not lock.taken():
+            left = end - time.monotonic()
+            if left <= 0:
+                waited = f" after {wait:.0f} s" if wait else ""
+                raise CheckpointError(
+                    f"The {what} is in use by another process{waited}. Wait for it to end, or stop it."
+                )
+            time.sleep(min(_PAUSE, left))
         yield
     finally:
-        os.close(descriptor)
+        lock.close()
+
+
+class _Lock:
+    """A file descriptor that carries a lock, closed once."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def taken(self) -> bool:
+        import fcntl
+
+        try:
+            fcntl.flock(self._descriptor or 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the lock, also for copies of the descriptor in children that have not run yet."""
+        import fcntl
+
+        if self._descriptor is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the descriptor; while another copy of it is open, the lock stays."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _check(payload: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ LIMIT = Budget(epsilon=3.0, delta=1e-6)
 
 @pytest.fixture
 def account(tmp_path: Path) -> Account:
-    return Account(tmp_path / "people.json", limit=LIMIT)
+    return Account.create(tmp_path / "people.json", limit=LIMIT)
 
 
 # --- budgets ----------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_runs_with_another_meaning_are_refused(account: Account, other: Budget) 
 
 def test_an_account_without_a_limit_is_refused(tmp_path: Path) -> None:
     with pytest.raises((AccountError, InvalidArgument)):
-        Account(tmp_path / "a.json", limit=Budget(math.inf, 1e-6)).charge("x", Budget(1.0, 1e-6))
+        Account.create(tmp_path / "a.json", limit=Budget(math.inf, 1e-6)).charge("x", Budget(1.0, 1e-6))
 
 
 def test_reopening_with_another_limit_is_refused(account: Account) -> None:
@@ -150,16 +150,15 @@ def test_an_edited_account_without_its_checksum_is_noticed(account: Account) -> 
 
 
 def test_processes_charging_at_once_never_overdraw(tmp_path: Path) -> None:
-    """Six processes charge at once; each charge is on file or refused, and the total stays within the limit."""
+    """Six processes charge at once, waiting for each other; each charge is on file or refused by the limit."""
     path = tmp_path / "people.json"
+    Account.create(path, limit=LIMIT)
     program = (
-        "import sys, time; from dpsco import Account, AccountError, Budget, CheckpointError\n"
+        "import sys; from dpsco import Account, AccountError, Budget\n"
         "account = Account(sys.argv[1], limit=Budget(3.0, 1e-6))\n"
-        "for attempt in range(2000):\n"
-        "    try:\n"
-        "        account.charge(sys.argv[2], Budget(1.2, 1e-6)); break\n"
-        "    except CheckpointError: time.sleep(0.002)\n"
-        "    except AccountError: sys.exit(3)\n"
+        "try:\n"
+        "    account.charge(sys.argv[2], Budget(1.2, 1e-6))\n"
+        "except AccountError: sys.exit(3)\n"
     )
     running = [subprocess.Popen([sys.executable, "-c", program, str(path), f"run {k}"]) for k in range(6)]
     codes = [process.wait() for process in running]
@@ -167,6 +166,85 @@ def test_processes_charging_at_once_never_overdraw(tmp_path: Path) -> None:
     account = Account(path, limit=LIMIT)
     assert codes.count(0) == len(account.runs) == min(places, 6)
     assert account.mu <= LIMIT.mu * (1 + 1e-11)
+
+
+def test_a_charge_waits_for_the_one_before_it(account: Account) -> None:
+    """Another process holds the lock for half a second; the charge then goes through."""
+    lock = account.path.with_name(account.path.name + ".lock")
+    program = (
+        "import fcntl, sys, time\n"
+        "file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX); print('held', flush=True); time.sleep(0.5)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", program, str(lock)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    account.charge("waited", Budget(1.0, 1e-6))
+    assert [run["id"] for run in account.runs] == ["waited"]
+    holder.wait()
+    holder.stdout.close()
+
+
+def test_a_charge_that_waits_in_vain_says_so(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpsco.json_files import locked
+
+    monkeypatch.setattr("dpsco.accounting.account.PATIENCE", 0.1)
+    with (
+        locked(account.path.with_name(account.path.name + ".lock"), "account"),
+        pytest.raises(CheckpointError, match="in use by another process after"),
+    ):
+        account.charge("late", Budget(1.0, 1e-6))
+    assert account.runs == []
+
+
+# --- one file, one account --------------------------------------------------------------------
+
+
+def test_symbolic_links_to_an_account_are_one_account(account: Account, tmp_path: Path) -> None:
+    """Two links once let epsilon = 4.08 through a limit of 3."""
+    (tmp_path / "elsewhere").mkdir()
+    links = [tmp_path / "elsewhere" / f"link {k}" for k in range(2)]
+    for link in links:
+        link.symlink_to(account.path)
+    first, second = (Account(link, limit=LIMIT) for link in links)
+    first.charge("one", Budget(2.5, 1e-6))
+    with pytest.raises(AccountError, match="above its limit"):
+        second.charge("two", Budget(2.5, 1e-6))
+    assert first.mu == second.mu == account.mu == Budget(2.5, 1e-6).mu
+    assert all(link.is_symlink() for link in links)
+
+
+def test_a_link_through_a_folder_is_the_same_account(account: Account, tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to(tmp_path, target_is_directory=True)
+    assert Account(tmp_path / "other" / account.path.name).path == account.path
+
+
+def test_an_account_with_hard_links_is_refused(account: Account, tmp_path: Path) -> None:
+    (tmp_path / "twin.json").hardlink_to(account.path)
+    for path in (account.path, tmp_path / "twin.json"):
+        with pytest.raises(AccountError, match="hard links"):
+            Account(path)
+    with pytest.raises(AccountError, match="hard links"):
+        account.charge("one", Budget(1.0, 1e-6))
+
+
+def test_a_deleted_account_does_not_start_anew(account: Account) -> None:
+    account.charge("one", Budget(2.5, 1e-6))
+    account.path.unlink()
+    for again in (lambda: Account(account.path, limit=LIMIT), lambda: account.charge("two", Budget(2.5, 1e-6))):
+        with pytest.raises(AccountError, match=r"no account.*restore"):
+            again()
+    assert not account.path.exists()
+
+
+def test_an_account_is_created_once(account: Account) -> None:
+    account.charge("one", Budget(1.0, 1e-6))
+    with pytest.raises(AccountError, match="already"):
+        Account.create(account.path, limit=LIMIT)
+    assert len(account.runs) == 1
+
+
+def test_an_account_opens_with_the_limit_it_was_created_with(account: Account) -> None:
+    assert Account(account.path).limit == LIMIT
 
 
 def test_training_is_charged_before_the_first_release_and_refused_when_the_account_is_empty(account: Account) -> None:

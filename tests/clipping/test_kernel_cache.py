@@ -35,3 +35,29 @@ def test_a_change_in_an_imported_source_renews_what_was_compiled_from_it(tmp_pat
     assert text.count("1023)") == 1
     source.write_text(text.replace("1023)", "1024)"))
     assert call(tmp_path) == [2 * first, 0.0]
+
+
+_FIT = """
+import numpy as np
+from dpsco.clipping import CompiledOracle
+from dpsco import Logistic
+from dpsco.query import Batch, Query
+from dpsco.clipping.kernels.slopes import OPTIONS
+rows = np.random.default_rng(0).normal(size=(300, 4))
+answer = CompiledOracle(Logistic()).answer(
+    Query(0, (np.zeros(4),), (1.0,), 1.0, 300), Batch(0, [(rows, np.zeros(300, dtype=np.int64))])
+)
+print(OPTIONS["cache"], answer.rows)
+"""
+
+
+def test_kernels_compile_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """No home, and files where numba would make its folders: that stops root too, unlike permissions."""
+    shutil.copytree(Path(dpsco.__file__).parent, tmp_path / "dpsco", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("clipping/kernels", "release"):
+        (tmp_path / "dpsco" / folder / "__pycache__").write_text("in the way")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "HOME": os.devnull, "PYTHONDONTWRITEBYTECODE": "1"}
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        environment.pop(name, None)
+    done = subprocess.run([sys.executable, "-c", _FIT], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "300"], done.stderr

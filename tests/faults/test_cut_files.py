@@ -35,7 +35,7 @@ def a_model(folder: Path) -> tuple[Path, Callable[[], object]]:
 
 
 def an_account(folder: Path) -> tuple[Path, Callable[[], object]]:
-    account = dpsco.Account(folder / "people.json", limit=dpsco.Budget(5.0, 1e-6))
+    account = dpsco.Account.create(folder / "people.json", limit=dpsco.Budget(5.0, 1e-6))
     for name in ("one", "two"):
         account.charge(name, PLAN.budget)
     return account.path, lambda: account.runs

@@ -40,7 +40,7 @@ _AN_ACCOUNT = """
 rows, labels = np.random.default_rng(0).standard_normal((60, 3)), np.zeros(60)
 problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 3)
 plan = dpsco.Plan(problem, 60, dpsco.Budget(0.5, 1e-6), rounds=3, beta=1.0, clip=1.0)
-account = dpsco.Account(folder / "people.json", limit=dpsco.Budget(9.0, 1e-6))
+account = dpsco.Account.create(folder / "people.json", limit=dpsco.Budget(9.0, 1e-6))
 released = []
 
 def run():

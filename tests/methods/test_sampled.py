@@ -134,7 +134,7 @@ def test_a_resumed_run_draws_the_same_samples_and_noise(tmp_path) -> None:
 
 def test_what_the_accountant_does_not_cover_is_refused(tmp_path) -> None:
     rows = np.zeros((N, P)), np.zeros(N)
-    account = dpsco.Account(tmp_path / "people.json", limit=dpsco.Budget(3.0, 1e-4))
+    account = dpsco.Account.create(tmp_path / "people.json", limit=dpsco.Budget(3.0, 1e-4))
     with pytest.raises(dpsco.AccountError, match="one delta"):
         dpsco.train(plan_for(), dpsco.stream(*rows), algorithm="dp-sgd-poisson", account=account)
     for name in ("dp-sgd-poisson", "localized-accelerated"):

@@ -108,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         "noise reused in every round",
-        (("release/releaser.py", "self._normals(row, ", "self._normals(0, "),),
+        (("release/releaser.py", "self._source()(row, ", "self._source()(0, "),),
         ("tests/release/test_release.py::test_white_box_audit_of_the_whole_transcript_finds_exactly_mu[sqrt]",),
     ),
     Mutant(

@@ -120,7 +120,7 @@ def test_an_unseeded_run_keeps_its_own_key_when_resumed(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_is_charged_once(tmp_path: Path) -> None:
-    account = Account(tmp_path / "people.json", limit=Budget(3.0, 1e-6))
+    account = Account.create(tmp_path / "people.json", limit=Budget(3.0, 1e-6))
     with pytest.raises(Stopped):
         train(PLAN, stream(X, Y), checkpoint=tmp_path / "run", account=account, on_round=stop_after(1))  # type: ignore[arg-type]
     resume(tmp_path / "run", key=None, account=account)

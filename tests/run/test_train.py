@@ -244,7 +244,7 @@ def test_the_secret_is_its_owners_and_its_key_is_gone_after_the_last_round(rows,
 
 
 def test_an_account_is_charged_once_for_a_run_that_is_resumed(rows, tmp_path) -> None:
-    account = dpsco.Account(tmp_path / "people.json", limit=dpsco.Budget(3.0, 1e-5))
+    account = dpsco.Account.create(tmp_path / "people.json", limit=dpsco.Budget(3.0, 1e-5))
     folder = tmp_path / "run"
     with pytest.raises(Stopped):
         dpsco.train(PLAN, dpsco.stream(*rows), checkpoint=folder, account=account, on_round=stop_after(2))

@@ -7,44 +7,80 @@ not epsilon = 1 at the end of the year: this file knows what it is.
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpsco.accounting import gaussian
 from dpsco.accounting.budget import Budget
-from dpsco.errors import AccountError
+from dpsco.errors import AccountError, InvalidArgument
 from dpsco.json_files import locked, read_sealed, write_sealed
 
 __all__ = ["Account"]
 
 FORMAT = 1
-_FIELDS = {"format", "adjacency", "records", "epsilon", "delta", "runs"}
+PATIENCE = 60.0
+"""Seconds that a charge waits for others to finish theirs; one takes milliseconds."""
+
+_LIMIT = ("adjacency", "records", "epsilon", "delta")
+_FIELDS = {"format", *_LIMIT, "runs"}
 
 
 @dataclass(frozen=True)
 class Account:
     """A file that adds up the runs on one data set and refuses the one that would overdraw ``limit``.
 
+    ``Account.create(path, limit)`` begins an account, once per data set. ``Account(path)`` opens it, with the limit it
+    was created with. A missing file is an error: an account that started anew at 0 would forget what was spent.
+
+    Parameters
+    ----------
+    path
+        The account's file. A symbolic link is followed, so all links to a file are one account. A file with several
+        hard links is refused.
+    limit
+        Checked against the file's own limit if given.
+
+    Guarantee
+    ---------
+    A run is charged, on disk, before its first release; a resumed run is charged once. Processes that charge at the
+    same time wait for each other, at most ``PATIENCE`` seconds. Restoring an older copy of the file is outside the
+    guarantee.
+
     >>> import tempfile
-    >>> account = Account(Path(tempfile.mkdtemp()) / "people.json", limit=Budget(epsilon=3.0, delta=1e-6))
+    >>> account = Account.create(Path(tempfile.mkdtemp()) / "people.json", limit=Budget(epsilon=3.0, delta=1e-6))
     >>> account.charge("week 1", Budget(epsilon=1.0, delta=1e-6))
     >>> account.charge("week 2", Budget(epsilon=1.0, delta=1e-6))
     >>> round(account.epsilon, 3)  # not 2: composition of Gaussian mechanisms is exact
     1.455
-
-    Guarantee: a run is charged, on disk, before its first release; a resumed run is charged once.
     """
 
     path: Path
-    limit: Budget
+    limit: Budget = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(self.path))
-        if not self.limit.private:
-            raise AccountError("An account needs a finite limit: epsilon=inf would let everything through.")
-        if self.path.exists():
-            self._read()
+        object.__setattr__(self, "path", Path(self.path).resolve())
+        if self.limit is None:
+            object.__setattr__(self, "limit", self._stored_limit())
+        _check_limit(self.limit)
+        self._read()
+
+    @classmethod
+    def create(cls, path: str | Path, limit: Budget) -> Account:
+        """Begin an account with nothing spent.
+
+        Raises ``AccountError`` if there is a file at ``path`` already.
+        """
+        _check_limit(limit)
+        place = Path(path).resolve()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _turn(place):
+            if place.exists():
+                raise AccountError(f"There is an account {place.name!r} already. Open it with Account(path).")
+            public = {name: getattr(limit, name) for name in _LIMIT}
+            write_sealed(place, {"format": FORMAT, **public, "runs": []})
+        return cls(place, limit)
 
     @property
     def mu(self) -> float:
@@ -80,8 +116,7 @@ class Account:
             )
         if not budget.private:
             raise AccountError("A run without noise (epsilon=inf) cannot be charged to an account: it would void it.")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with locked(self.path.with_name(self.path.name + ".lock"), f"account {self.path.name!r}"):
+        with _turn(self.path):
             state = self._read()
             known = {run["id"]: run["mu"] for run in state["runs"]}
             if run_id in known:
@@ -103,27 +138,49 @@ class Account:
             write_sealed(self.path, state)
 
     def _read(self) -> dict[str, Any]:
-        if not self.path.exists():
-            limit = self.limit
-            public = {
-                "adjacency": limit.adjacency,
-                "records": limit.records,
-                "epsilon": limit.epsilon,
-                "delta": limit.delta,
-            }
-            return {"format": FORMAT, **public, "runs": []}
-        state = read_sealed(self.path, "account", _FIELDS)
-        stored = (state["adjacency"], state["records"], state["epsilon"], state["delta"])
+        state = self._file()
         limit = self.limit
-        if state["format"] != FORMAT or stored != (limit.adjacency, limit.records, limit.epsilon, limit.delta):
+        stored = tuple(state[name] for name in _LIMIT)
+        if state["format"] != FORMAT or stored != tuple(getattr(limit, name) for name in _LIMIT):
             raise AccountError(
-                f"The account {self.path.name!r} was opened with another limit: epsilon={stored[2]}, "
-                f"delta={stored[3]}, "
-                f"adjacency={stored[0]!r}, records={stored[1]}. Open it with the same."
+                f"The account {self.path.name!r} was created with another limit: epsilon={stored[2]}, "
+                f"delta={stored[3]}, adjacency={stored[0]!r}, records={stored[1]}. Open it with that one, or with none."
             )
         if not isinstance(state["runs"], list) or not all(_is_run(run, limit.mu) for run in state["runs"]):
             raise AccountError(f"The account {self.path.name!r} holds a run that is none. Restore it from a copy.")
         return state
+
+    def _file(self) -> dict[str, Any]:
+        try:
+            links = self.path.stat().st_nlink
+        except OSError:
+            raise AccountError(
+                f"There is no account {self.path.name!r}. If the data set is new, begin one with Account.create(path, "
+                "limit). If the account was there before, restore it: what its runs have spent stays spent."
+            ) from None
+        if links > 1:
+            raise AccountError(
+                f"The account {self.path.name!r} has {links} hard links. A charge would reach one of them only: remove "
+                "the others, or use symbolic links."
+            )
+        return read_sealed(self.path, "account", _FIELDS)
+
+    def _stored_limit(self) -> Budget:
+        state = self._file()
+        try:
+            return Budget(**{name: state[name] for name in _LIMIT})
+        except (InvalidArgument, TypeError):
+            raise AccountError(f"The account {self.path.name!r} holds no possible limit. Restore it.") from None
+
+
+def _check_limit(limit: Budget) -> None:
+    if not limit.private:
+        raise AccountError("An account needs a finite limit: epsilon=inf would let everything through.")
+
+
+def _turn(path: Path) -> AbstractContextManager[None]:
+    """One process at a time; the others wait."""
+    return locked(path.with_name(path.name + ".lock"), f"account {path.name!r}", wait=PATIENCE)
 
 
 def _is_run(run: Any, limit: float) -> bool:

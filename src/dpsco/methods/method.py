@@ -95,7 +95,10 @@ class Schedule:
         """What the noise is made of: another fit or calibration of it may not resume what this one began."""
         paid = self.calibration
         parts = (paid,) if isinstance(paid, Calibration) else paid.rounds
-        numbers = (*self.mechanism.errors, *(number for part in parts for number in (part.sigma, part.grid)))
+        numbers = (
+            *self.mechanism.errors,
+            *(number for part in parts for number in (part.sigma, part.grid, part.window)),
+        )
         return hashlib.sha256(",".join(f"{number:.6e}" for number in numbers).encode()).hexdigest()
 
     @property

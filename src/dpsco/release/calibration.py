@@ -13,6 +13,9 @@ no output of it lies off the grid for either neighbour. Then
 
     sigma = sensitivity(mechanism) * (that sum) / mu.
 
+Float64 noise is not exactly Gaussian. float_noise.py bounds what that costs and chooses a dither that keeps it small;
+the cost counts as slack, a factor on that sum.
+
 Rounds of other methods need not be alike: ``calibrate_uneven`` allows each round a clip of its own under correlated
 noise, ``calibrate_round`` and ``calibrate_output`` make the noise of one round by itself, a multiple of that sum or of
 a declared sensitivity. ``Uneven`` holds one ``Calibration`` a round.
@@ -27,6 +30,7 @@ from dataclasses import dataclass
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument
 from dpsco.query import SUMMATION_SLACK
+from dpsco.release.float_noise import GDP_COST, smoothing
 from dpsco.release.mechanisms.protocol import Mechanism
 from dpsco.release.noise import NOISE_SUPPORT
 
@@ -63,6 +67,8 @@ class Calibration:
     """The part of ``difference`` that floating point adds to S * C."""
     rowwise: bool
     """Round row by row: a row deleted (add-remove) or not sampled shifts the others, and no block may feel it."""
+    window: float = 0.0
+    """Width of the uniform dither, a power of two times the grid; 0 without dither (float_noise.py)."""
 
     def at(self, step: int) -> Calibration:
         """The calibration of round ``step``: this one, for every round."""
@@ -99,9 +105,9 @@ def calibrate(budget: Budget, mechanism: Mechanism, *, clip: float, dimension: i
     grid, slack, difference = _apart(budget, clip, dimension)
     sigma = _SAFE * mechanism.sensitivity * difference / budget.mu_per_record
     _check_range(rows * clip + 4 * NOISE_SUPPORT * sigma * mechanism.max_error, sigma, grid)
+    pays, window = _smooth(budget, mechanism, sigma, grid, dimension)
     check_support(budget, mechanism.rows * dimension)
-    rowwise = budget.adjacency == "add-remove"
-    return Calibration(clip=clip, sigma=sigma, grid=grid, difference=difference, slack=slack, rowwise=rowwise)
+    return _calibration(clip, sigma, grid, difference, slack, budget.adjacency == "add-remove", window, pays)
 
 
 def calibrate_uneven(
@@ -121,11 +127,12 @@ def calibrate_uneven(
     sigma = _SAFE * max(moves) / budget.mu_per_record
     finest = min(grid for grid, _, _ in apart)
     _check_range(rows * max(clips) + 4 * NOISE_SUPPORT * sigma * mechanism.max_error, sigma, finest)
+    pays, window = _smooth(budget, mechanism, sigma, finest, dimension)
     check_support(budget, mechanism.rows * dimension)
     rowwise = budget.adjacency == "add-remove"
     return Uneven(
         tuple(
-            Calibration(clip=clip, sigma=sigma, grid=grid, difference=difference, slack=slack, rowwise=rowwise)
+            _calibration(clip, sigma, grid, difference, slack, rowwise, max(window, grid), pays)
             for clip, (grid, slack, difference) in zip(clips, apart, strict=True)
         )
     )
@@ -146,9 +153,10 @@ def calibrate_round(
     grid, slack, difference = _apart(budget, clip, dimension)
     sigma = _SAFE * multiplier * difference
     _check_range(rows * clip + 4 * NOISE_SUPPORT * sigma * math.sqrt(rounds), sigma, grid)
+    pays, window = _smooth_alone(budget, sigma, grid, dimension, rounds)
     check_support(budget, rounds * rounds * dimension, shift=max(budget.mu, 1.0 / multiplier))
     rowwise = sampled or budget.adjacency == "add-remove"
-    return Calibration(clip=clip, sigma=sigma, grid=grid, difference=difference, slack=slack, rowwise=rowwise)
+    return _calibration(clip, sigma, grid, difference, slack, rowwise, window, pays)
 
 
 def calibrate_output(
@@ -166,8 +174,9 @@ def calibrate_output(
     difference = budget.clips_apart * sensitivity + slack
     sigma = _SAFE * difference / budget.mu_per_record
     _check_range(largest + 4 * NOISE_SUPPORT * sigma, sigma, grid)
+    pays, window = _smooth_alone(budget, sigma, grid, dimension, rounds)
     check_support(budget, rounds * dimension)
-    return Calibration(clip=sensitivity, sigma=sigma, grid=grid, difference=difference, slack=slack, rowwise=False)
+    return _calibration(sensitivity, sigma, grid, difference, slack, False, window, pays)
 
 
 def _silent(budget: Budget, clip: float) -> Calibration:
@@ -192,6 +201,43 @@ def _apart(budget: Budget, clip: float, dimension: int) -> tuple[float, float, f
     if slack > _SLACK_LIMIT * clip:
         raise InvalidArgument(f"Floating-point slack {slack:.3g} exceeds 1 % of clip={clip:.3g}. Use another clip.")
     return grid, slack, budget.clips_apart * clip + slack
+
+
+def _smooth(budget: Budget, mechanism: Mechanism, sigma: float, grid: float, dimension: int) -> tuple[float, float]:
+    """(factor that pays for what float64 takes of mu, window) of correlated noise."""
+    absolute, deviation = mechanism.increment_norms
+    found = smoothing(
+        mu=budget.mu,
+        delta=budget.delta,
+        sigma=sigma,
+        grid=grid,
+        dimension=dimension,
+        rounds=mechanism.horizon,
+        sensitivity=mechanism.sensitivity,
+        absolute=absolute,
+        deviation=deviation,
+    )
+    return 1.0 / (1.0 - GDP_COST * found.loss / budget.mu), found.window
+
+
+def _smooth_alone(budget: Budget, sigma: float, grid: float, dimension: int, rounds: int) -> tuple[float, float]:
+    """(factor, window) of one among ``rounds`` rounds with independent noise.
+
+    An accountant's epsilon at most doubles its share when sigma grows by a share, so 4 kappa / epsilon covers 2 kappa.
+    """
+    found = smoothing(
+        mu=budget.mu, delta=budget.delta, sigma=sigma, grid=grid, dimension=dimension, rounds=rounds, boxes=1
+    )
+    share = max(GDP_COST / budget.mu, 4.0 / budget.epsilon) * found.loss
+    return 1.0 + 2.0 * share, found.window
+
+
+def _calibration(
+    clip: float, sigma: float, grid: float, apart: float, slack: float, rowwise: bool, window: float, pays: float
+) -> Calibration:
+    """What float64 noise costs counts as slack: ``difference`` and sigma grow by the same factor."""
+    difference = pays * apart
+    return Calibration(clip, pays * sigma, grid, difference, slack + (difference - apart), rowwise, window)
 
 
 def _grid_for(bound: float, dimension: int) -> float:

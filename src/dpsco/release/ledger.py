@@ -8,7 +8,8 @@ A folder holds
 
 Order of writing: the fingerprint of a round first, then its released value, each synced to disk. After a
 crash in between, the round can only be completed with the very same rows and query, and then gives the
-very same value. Rolling the folder back to an older copy is outside the guarantee.
+very same value. A live run belongs to one process: in a forked child its ledger refuses everything. Rolling
+the folder back to an older copy is outside the guarantee.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 
 from dpsco.errors import CheckpointError, LedgerError
 from dpsco.json_files import canonical, locked, read_sealed, write_atomic, write_sealed
+from dpsco.processes import forget_in_children
 from dpsco.query import Array
 from dpsco.release.noise import derive, normals
 
@@ -46,6 +48,7 @@ class Ledger(Protocol):
     def complete(self) -> bool: ...
     def fingerprint(self, step: int) -> bytes | None: ...
     def value(self, step: int) -> Array | None: ...
+    def check_process(self) -> None: ...
     def record(self, step: int, fingerprint: bytes) -> None: ...
     def store(self, step: int, value: Array) -> None: ...
     def erase_key(self) -> None: ...
@@ -58,9 +61,25 @@ class _Record:
         self.run_id = run_id
         self._key = key
         self._fingerprints = fingerprints
+        self._copied = False
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """In a forked child: a live run stays with the process that began it."""
+        self._copied, self._key = self._key is not None, None
+
+    def check_process(self) -> None:
+        """Raise ``LedgerError`` in a process that holds a copy of a live run."""
+        if self._copied:
+            raise LedgerError(
+                "This run belongs to the process that began it, and this process is a fork of that one: both would add "
+                "the same noise to different sums. Go on in the process that began the run, or start a new run here "
+                "(a new key and a new budget)."
+            )
 
     @property
     def key(self) -> bytes:
+        self.check_process()
         if self._key is None:
             raise LedgerError(
                 "This run is complete and its noise key erased: nothing more can be released. Start a new run."
@@ -69,12 +88,15 @@ class _Record:
 
     @property
     def complete(self) -> bool:
+        self.check_process()
         return self._key is None
 
     def fingerprint(self, step: int) -> bytes | None:
+        self.check_process()
         return self._fingerprints[step] if step < len(self._fingerprints) else None
 
     def _append(self, step: int, fingerprint: bytes, stored: int) -> None:
+        self.check_process()
         if step != len(self._fingerprints) or step != stored:
             raise LedgerError(
                 f"Round {step} was asked for before round {stored} was released. Release rounds in order."
@@ -102,9 +124,11 @@ class MemoryLedger(_Record):
         self._append(step, fingerprint, len(self._values))
 
     def store(self, step: int, value: Array) -> None:
+        self.check_process()
         self._values.append(value)
 
     def erase_key(self) -> None:
+        self.check_process()
         self._key = None
 
 
@@ -128,6 +152,7 @@ class FileLedger(_Record):
             )
 
     def value(self, step: int) -> Array | None:
+        self.check_process()
         if step >= self._stored:
             return None
         return self._read(step)
@@ -141,14 +166,15 @@ class FileLedger(_Record):
             raise
 
     def store(self, step: int, value: Array) -> None:
+        self.check_process()
         data = np.ascontiguousarray(value, dtype="<f8").tobytes()
         self._file.seek(step * self._record_bytes)
-        self._file.write(data + self._checksum(step, data))
-        self._file.flush()
+        _write(self._file, data + self._checksum(step, data))
         os.fsync(self._file.fileno())
         self._stored = step + 1
 
     def erase_key(self) -> None:
+        self.check_process()
         self._key = None
         self._save()
 
@@ -160,8 +186,7 @@ class FileLedger(_Record):
         return hashlib.sha256(self._digest.encode() + step.to_bytes(8, "little") + data).digest()
 
     def _read(self, step: int) -> Array:
-        self._file.seek(step * self._record_bytes)
-        record = self._file.read(self._record_bytes)
+        record = os.pread(self._file.fileno(), self._record_bytes, step * self._record_bytes)
         data, check = record[:-32], record[-32:]
         if len(record) != self._record_bytes or check != self._checksum(step, data):
             raise CheckpointError(f"The released value of round {step} is damaged. Restore released.bin from a copy.")
@@ -234,7 +259,7 @@ def open_folder(
             )
         if not released_path.exists():
             raise CheckpointError(f"The folder {folder.name!r} has lost its released.bin. Restore it from a copy.")
-        with released_path.open("r+b") as file:
+        with released_path.open("r+b", buffering=0) as file:  # a fork then finds nothing to write twice
             try:
                 ledger = FileLedger(folder, header, secret, file)
             except (TypeError, ValueError):
@@ -242,6 +267,13 @@ def open_folder(
                     f"The folder {folder.name!r} holds fields of the wrong type. Restore it from a copy."
                 ) from None
             yield ledger
+
+
+def _write(file: BinaryIO, data: bytes) -> None:
+    """All of ``data``: an unbuffered file may take less at a time."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
 
 
 def _probe(key: bytes) -> str:

@@ -2,10 +2,15 @@
 
     run key  = KDF(master key, digest of the run)        256 bits; another plan, another noise
     segment  = AES-128-CTR under KDF(run key, segment number), 2^16 coordinates each
-    row      = the counter's upper 64 bits: 2^64 blocks apart
+    row      = the counter's upper 64 bits: 2^64 blocks apart; bits 62 and 63 are set for dither and tails
+
+numpy's ziggurat makes the normals up to ``EDGE``, where its density is right to a few units of the last digit. Beyond,
+its uniforms of 53 bits leave gaps that grow to tenths of a standard deviation, so a tail is drawn anew here from
+uniforms of 106 bits: x = -log(u) / EDGE until -2 log(v) > x^2 (Marsaglia 1964).
 
 Guarantee: ``normals(key, row, size)`` is the same in every process, for any number of threads and in
-whatever pieces it is drawn; numpy's global state is neither read nor written.
+whatever pieces it is drawn; numpy's global state is neither read nor written. A normal is within
+``float_noise.COUPLING`` of the exact normal with the same quantile.
 Cost: one normal costs about what PCG64 asks for it; a cipher per 65,536 coordinates, which ``Normals`` keeps from row
 to row, since making one costs as much as thousands of normals.
 """
@@ -13,19 +18,23 @@ to row, since making one costs as much as thousands of normals.
 from __future__ import annotations
 
 import hmac
+import math
 import secrets
 import threading
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.errors import InvalidArgument
+from dpsco.errors import InvalidArgument, LedgerError
 from dpsco.parallel import for_each
+from dpsco.processes import forget_in_children
 from dpsco.query import Array
 
 __all__ = [
+    "EDGE",
     "KEY_BYTES",
     "NOISE_SUPPORT",
     "SEGMENT",
@@ -41,8 +50,13 @@ __all__ = [
 KEY_BYTES = 32
 SEGMENT = 1 << 16
 
+EDGE = 3.6541528853610088
+"""Where numpy's ziggurat ends and its tail begins."""
+
 NOISE_SUPPORT = 12.0
-"""Standard deviations that float64 ziggurat normals reach: their tail draws stop at 12.2."""
+"""Standard deviations that the normals are sure to reach."""
+
+_DITHER, _TAIL = 1 << 62, 1 << 63
 
 
 def new_key() -> bytes:
@@ -80,6 +94,12 @@ class Normals:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._ciphers: dict[tuple[int, int], _Cipher] = {}
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """In a forked child: draw nothing."""
+        self._key = b""
+        self._ciphers = {}
 
     def __call__(self, row: int, size: int, *, start: int = 0) -> Array:
         """Coordinates ``start .. start + size`` of vector number ``row``."""
@@ -87,23 +107,39 @@ class Normals:
 
         def fill(segment: int) -> None:
             first, last = max(start, segment * SEGMENT), min(start + size, (segment + 1) * SEGMENT)
-            generator, own = self._cipher(segment).at(row), out[first - start : last - start]
+            cipher, own = self._cipher(segment), out[first - start : last - start]
+            generator = cipher.at(row)
             # Ziggurat uses a varying number of random words per normal, so a piece is drawn from its segment's start.
-            generator.standard_normal(first - segment * SEGMENT)
+            before = generator.standard_normal(first - segment * SEGMENT)
             generator.standard_normal(out=own)
+            _redraw_tails(before, own, cipher, row)
 
-        segments = range(start // SEGMENT, -(-(start + size) // SEGMENT))
-        if len(segments) < 2:
-            for segment in segments:
-                fill(segment)
-        else:  # drawing leaves the interpreter lock alone
-            for_each(fill, segments)
+        _each(fill, range(start // SEGMENT, -(-(start + size) // SEGMENT)))
+        return out
+
+    def dither(self, row: int, size: int, bits: int) -> NDArray[np.int64]:
+        """``size`` independent whole numbers, uniform from -2^(bits-1) to 2^(bits-1) - 1; 0 if ``bits`` is 0."""
+        out = np.zeros(size, dtype=np.int64)
+        kind = np.dtype("<u2" if bits <= 16 else "<u4" if bits <= 32 else "<u8")
+
+        def fill(segment: int) -> None:
+            own = out[segment * SEGMENT : (segment + 1) * SEGMENT]
+            words = self._cipher(segment).at(row | _DITHER).bit_generator.random_raw(-(-own.size * kind.itemsize // 8))
+            drawn = words.astype("<u8", copy=False).view(kind)[: own.size]
+            drawn >>= kind.type(8 * kind.itemsize - bits)
+            own[:] = drawn
+            own -= 1 << (bits - 1)
+
+        if bits:
+            _each(fill, range(-(-size // SEGMENT)))
         return out
 
     def _cipher(self, segment: int) -> _Cipher:
         place = (segment, threading.get_ident())
         cipher = self._ciphers.get(place)
         if cipher is None:
+            if not self._key:
+                raise LedgerError("This process is a fork of the one that holds the noise key, and draws no noise.")
             cipher = self._ciphers[place] = _Cipher(derive(self._key, "normals", segment))
         return cipher
 
@@ -112,6 +148,45 @@ class Normals:
 
     def __repr__(self) -> str:
         return "Normals(<secret>)"
+
+
+def _each(fill: Callable[[int], None], segments: range) -> None:
+    if len(segments) < 2:
+        for segment in segments:
+            fill(segment)
+    else:  # drawing leaves the interpreter lock alone
+        for_each(fill, segments)
+
+
+def _redraw_tails(before: Array, own: Array, cipher: _Cipher, row: int) -> None:
+    """Replace what lies beyond ``EDGE`` in ``own``; ``before`` precedes it in the segment and has tails of its own."""
+    far = np.flatnonzero(np.abs(own) > EDGE)
+    if far.size:
+        magnitudes = _beyond(cipher.at(row | _TAIL))
+        for _ in range(int(np.count_nonzero(np.abs(before) > EDGE))):
+            next(magnitudes)
+        for place in far.tolist():
+            own[place] = math.copysign(next(magnitudes), own[place])
+
+
+def _beyond(generator: np.random.Generator) -> Iterator[float]:
+    """Normals that exceed ``EDGE``, one after the other."""
+    words = _words(generator)
+    while True:
+        x = _exponential(words) / EDGE
+        if 2.0 * _exponential(words) > x * x:
+            yield EDGE + x
+
+
+def _exponential(words: Iterator[int]) -> float:
+    """-log(u), u a uniform with 106 bits: its relative precision is that of float64 down to 2^-53."""
+    high, low = next(words) >> 11, next(words) >> 11
+    return -math.log((high + (low + 0.5) * 2.0**-53) * 2.0**-53)
+
+
+def _words(generator: np.random.Generator) -> Iterator[int]:
+    while True:
+        yield from generator.bit_generator.random_raw(64).tolist()
 
 
 class _Cipher:

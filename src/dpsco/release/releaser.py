@@ -1,13 +1,14 @@
 """The choke point: the only code that turns ``Clipped`` into ``Released``.
 
-    released_t = D_t + round_grid(w_t),    w_t = increment of B Z for round t
+    released_t = D_t + round_grid(w_t) + U_t,    w_t = increment of B Z for round t, U_t a dither (float_noise.py)
 
 Guarantee
     Over a run, the released values are mu-GDP (calibration.py, release/mechanisms/protocol.py) because
     * a round past the horizon is refused: its noise was not paid for;
     * one noise value serves one release: the fingerprint of (run, query, sum) is on record before the
       value leaves, the same request again returns what was stored, another one is refused;
-    * the noise key and buffers live here and in the ledger's secret part, and nowhere else.
+    * the noise key and buffers live here and in the ledger's secret part, and nowhere else: a forked child loses
+      them, and threads of one process release one after the other.
 Cost
     O(p) plus the mechanism's own cost per round.
 """
@@ -15,12 +16,15 @@ Cost
 from __future__ import annotations
 
 import hmac
+import math
+import threading
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import DataError, HorizonError, LedgerError
+from dpsco.processes import forget_in_children
 from dpsco.query import _BY_RELEASE, Array, Clipped, Query, Released, to_grid
 from dpsco.release.calibration import Calibration, Uneven
 from dpsco.release.ledger import Ledger
@@ -42,6 +46,13 @@ class Releaser:
         # The next round and the buffers that are ready for it, in one attribute: an interrupt cannot part them.
         self._position: tuple[int, NoiseBuffers] = (0, mechanism.start())
         self._normals: Normals | None = None
+        self._one_at_a_time = threading.Lock()
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """In a forked child: no buffers, and no lock that a thread of the parent may hold."""
+        self._position, self._normals = (self._mechanism.horizon, ()), None
+        self._one_at_a_time = threading.Lock()
 
     @property
     def complete(self) -> bool:
@@ -61,6 +72,11 @@ class Releaser:
         Raises ``HorizonError`` past the plan's rounds and ``LedgerError`` if this round was already
         released for another query or another sum, or if an earlier round is still missing.
         """
+        with self._one_at_a_time:
+            return self._release(query, clipped)
+
+    def _release(self, query: Query, clipped: Clipped) -> Released:
+        self._ledger.check_process()
         step = query.step
         if not 0 <= step < self._mechanism.horizon:
             raise HorizonError(
@@ -101,8 +117,9 @@ class Releaser:
 
     def close(self) -> None:
         """After the last round: forget the noise and erase the key."""
-        self._position, self._normals = (self._mechanism.horizon, ()), None
-        self._ledger.erase_key()
+        with self._one_at_a_time:
+            self._position, self._normals = (self._mechanism.horizon, ()), None
+            self._ledger.erase_key()
 
     def _noise(self, step: int, paid: Calibration) -> Array:
         if paid.sigma == 0.0:
@@ -115,7 +132,7 @@ class Releaser:
             noise, buffers = self._mechanism.increment(buffers, at, self._draw)
             self._position = (at + 1, buffers)
             if at == step:
-                return to_grid(noise, paid.grid)
+                return self._dithered(to_grid(noise, paid.grid), step, paid)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("A channel holds the noise key and is never pickled or copied.")
@@ -124,10 +141,19 @@ class Releaser:
         return "Releaser(<secret>)"
 
     def _draw(self, row: int) -> Array:
+        noise = self._source()(row, self._dimension)
+        noise *= self._calibration.deviation(row)
+        return noise
+
+    def _source(self) -> Normals:
         if self._normals is None:
             self._normals = Normals(self._ledger.key)
-        noise = self._normals(row, self._dimension)
-        noise *= self._calibration.deviation(row)
+        return self._normals
+
+    def _dithered(self, noise: Array, step: int, paid: Calibration) -> Array:
+        bits = round(math.log2(paid.window / paid.grid)) if paid.window > paid.grid else 0
+        if bits:
+            noise += self._source().dither(step, self._dimension, bits) * paid.grid
         return noise
 
     def _fingerprint(self, query: Query, clipped: Clipped) -> bytes:

@@ -1,4 +1,7 @@
-"""Compiled code is of the sources it was made from: a change to any of them renews the cache of all.
+"""Where compiled code is kept, and for how long: a change to any source renews the cache of all.
+
+numba keeps it beside the sources or in the user's cache folder. Where neither can be written (a read-only installation
+without a home), every process compiles for itself.
 
 numba looks at a function's own file and not at those it calls into. So a digest of all sources lies beside the cache,
 and if it is another one, what was compiled is forgotten before anything of it is loaded.
@@ -12,9 +15,23 @@ from pathlib import Path
 from dpsco.clipping import bound as clipping
 from dpsco.json_files import write_atomic
 
-__all__ = ["renew"]
+__all__ = ["can_cache", "renew"]
 
 _STAMP = "dpsco-kernels.sha256"
+
+
+def can_cache() -> bool:
+    """Whether numba finds a folder that it can write compiled code to."""
+    from numba import njit
+
+    try:
+        njit(_nothing, cache=True)
+    except RuntimeError:  # "no locator available"
+        return False
+    return True
+
+
+def _nothing() -> None: ...
 
 
 def renew(folder: str | None) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from dpsco.clipping.bound import LARGEST_NORM, SMALLEST_NORM
-from dpsco.clipping.kernels.cache import renew
+from dpsco.clipping.kernels.cache import can_cache, renew
 from dpsco.clipping.kernels.simd import power_of_two
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "slopes",
 ]
 
-OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+OPTIONS: dict[str, Any] = {"nogil": True, "cache": can_cache(), "error_model": "numpy"}
 
 INNER: dict[str, Any] = {**OPTIONS, "_nrt": False}
 """For functions that allocate no arrays: numba then omits reference counting, which takes as long as some rows."""

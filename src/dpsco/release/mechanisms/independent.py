@@ -39,6 +39,10 @@ class Independent(Mechanism):
         return np.sqrt(np.arange(1.0, self.horizon + 1.0))
 
     @property
+    def increment_norms(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    @property
     def memory(self) -> int:
         """No buffers."""
         return 0

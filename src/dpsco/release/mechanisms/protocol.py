@@ -18,6 +18,7 @@ The distribution is the same, and no prefix sum without noise ever exists.
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Callable
 from functools import cached_property
 
@@ -96,6 +97,16 @@ class Mechanism(abc.ABC):
     def mean_error(self) -> float:
         """Root mean square of the standard deviations over the rounds (unit clip, mu = 1)."""
         return float(np.sqrt(np.mean(self.errors**2)))
+
+    @property
+    def increment_norms(self) -> tuple[float, float]:
+        """Bounds on the l1 and l2 norms of the rows that make an increment's noise from draws.
+
+        The l2 norm is the increment's standard deviation at sigma = 1, and an increment is the difference of two prefix
+        sums.
+        """
+        deviation = 2.0 * self.max_error / self.sensitivity
+        return math.sqrt(self.rows) * deviation, deviation
 
     @property
     def memory(self) -> int:

@@ -15,6 +15,7 @@ Cost
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 import numpy as np
@@ -60,6 +61,10 @@ class SquareRoot(Mechanism):
     def errors(self) -> Array:
         """Sensitivity times the row norms of B."""
         return np.asarray(self.sensitivity * np.sqrt(np.cumsum(self.coefficients**2)))
+
+    @property
+    def increment_norms(self) -> tuple[float, float]:
+        return float(np.sum(np.abs(self._changes))), math.sqrt(float(np.sum(self._changes**2)))
 
     def _increment_weights(self, step: int) -> Array:
         return self._changes[step::-1]
