@@ -154,8 +154,8 @@ MUTANTS = (
         (
             (
                 "release/ledger.py",
-                "    def erase_key(self) -> None:\n        self._key = None\n        self._save()\n",
-                "    def erase_key(self) -> None:\n        self._save()\n        self._key = None\n",
+                "        self._key = None\n        self._save()\n",
+                "        self._save()\n        self._key = None\n",
             ),
         ),
         (
@@ -307,6 +307,37 @@ MUTANTS = (
             ),
         ),
         ("tests/engines/on_flower/test_faults.py::test_a_faulty_client_counts_as_zero[not its round]",),
+    ),
+    Mutant(
+        "a forked child keeps the run",
+        (("release/ledger.py", "self._copied, self._key = self._key is not None, None", "pass"),),
+        (
+            "tests/release/test_processes.py::test_two_children_of_a_live_run_release_nothing_and_the_parent_goes_on",
+            "tests/release/test_processes.py::test_partial_fit_goes_on_in_the_process_that_began_it_only",
+        ),
+    ),
+    Mutant(
+        "each link to an account is an account",
+        (
+            (
+                "accounting/account.py",
+                'object.__setattr__(self, "path", Path(self.path).resolve())',
+                'object.__setattr__(self, "path", Path(self.path).absolute())',
+            ),
+        ),
+        ("tests/accounting/test_budget_account.py::test_symbolic_links_to_an_account_are_one_account",),
+    ),
+    Mutant(
+        "no dither on fine grids",
+        (("release/float_noise.py", "        width *= 2.0\n", "        break\n"),),
+        (
+            "tests/release/test_float_noise.py::test_a_fine_grid_without_a_dither_would_reveal_more_than_mu_and_with_it_a_thousandth",
+        ),
+    ),
+    Mutant(
+        "charges do not wait for each other",
+        (("accounting/account.py", "wait=PATIENCE", "wait=0.0"),),
+        ("tests/accounting/test_budget_account.py::test_a_charge_waits_for_the_one_before_it",),
     ),
 )
 
