@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from dpsco.research.paper import STATEMENTS
+
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
@@ -114,3 +116,21 @@ def test_a_release_needs_the_same_version_everywhere_and_a_day(tmp_path: Path) -
 def test_the_changelog_has_an_entry_for_this_version() -> None:
     version = script("check_release").declared_version(ROOT)
     assert re.search(rf"^## {re.escape(version)} \(", (ROOT / "CHANGELOG.md").read_text(), re.M)
+
+
+def test_every_statement_of_the_paper_has_a_typeset_claim_and_the_page_shows_it() -> None:
+    page = (ROOT / "docs" / "paper" / "statements.md").read_text()
+    claims = script("write_statements_page").CLAIMS
+    assert list(claims) == [statement.label for statement in STATEMENTS]
+    for claim in claims.values():
+        assert f"\n> {claim}\n" in page
+
+
+def test_formulas_are_typeset_without_a_network() -> None:
+    settings = (ROOT / "mkdocs.yml").read_text()
+    for name in ("katex/katex.min.js", "katex/katex.min.css", "math.js", "site.css"):
+        assert f"- assets/{name}\n" in settings
+        assert "http" not in re.sub(r"https?://www\.w3\.org/\S+", "", (ROOT / "docs/assets" / name).read_text())
+    styles = (ROOT / "docs/assets/katex/katex.min.css").read_text()
+    fonts = set(re.findall(r"url\((fonts/[^)]+)\)", styles))
+    assert {f"fonts/{path.name}" for path in (ROOT / "docs/assets/katex/fonts").iterdir()} == fonts
