@@ -80,7 +80,7 @@ def main() -> None:
         "# Every statement, checked",
         "",
         "`dpsco paper` evaluates both sides of every numbered statement on random and adversarial instances. This page",
-        "is what it found at seed 0, written by `python scripts/write_statements_page.py`; `tests/paper` repeats it",
+        "is what it found at seed 0, written by `python scripts/write_statements_page.py`; `tests/research/paper` repeats it",
         "with another seed.",
         "",
         "| statement | label | found |",
