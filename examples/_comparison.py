@@ -1,4 +1,4 @@
-"""What networks_torch.py and networks_jax.py share: pictures, the settings each method may try, and the comparison.
+"""Shared by networks_torch.py and networks_jax.py: images, the settings each method may try, and the comparison.
 
 Every method has twelve settings: two numbers of rounds, three steps, two clips. The best of them on a held-out part of
 the training rows is trained anew on all of them, with two other noise keys, and the mean test accuracy is shown. A
@@ -21,11 +21,11 @@ from dpsco.methods import DPFTRL, DPSGD
 Rows = tuple[np.ndarray, np.ndarray]
 Setting = tuple[Any, dict[str, Any]]
 Network = tuple[Any, Callable[[Any, np.ndarray], np.ndarray]]
-"""An oracle, and the guesses of a trained model for rows."""
+"""An oracle, and a function that returns the predictions of a trained model."""
 
 
 def made_up(n: int, seed: int) -> Rows:
-    """Pictures of 8 x 8: one of ten smooth shapes, moved by up to two pixels, with noise on top."""
+    """Return 8 x 8 images: one of ten smooth shapes, moved by up to two pixels, plus noise."""
     shapes = np.random.default_rng(0).normal(size=(10, 10, 10))
     shapes = np.stack([np.roll(shapes, k, axis) for k in (0, 1) for axis in (1, 2)]).sum(0)
     rng = np.random.default_rng(seed)
@@ -36,7 +36,7 @@ def made_up(n: int, seed: int) -> Rows:
 
 
 def read(path: str) -> tuple[Rows, Rows]:
-    """Rows to train on, in a random order, and to test on: X_train, y_train, X_test, y_test, pixels up to 255."""
+    """Return shuffled rows to train on and rows to test on: X_train, y_train, X_test, y_test, pixels up to 255."""
     with np.load(path) as file:
         data = {name.lower(): file[name] for name in file}
     X, Z = (data[name].reshape(len(data[name]), -1).astype(np.float32) / 255 for name in ("x_train", "x_test"))
@@ -45,7 +45,7 @@ def read(path: str) -> tuple[Rows, Rows]:
 
 
 def settings(n: int, *, short: bool) -> Mapping[str, list[Setting]]:
-    """For each method an algorithm, and rounds and clip of the plan; a quarter of them if ``short``."""
+    """Return the configurations of each method with rounds and clip; a quarter of them if ``short``."""
     root = math.isqrt(n)
 
     def grid(make: Callable[[float], Setting], rounds: Any, steps: Any, clips: Any) -> Iterator[Setting]:
@@ -70,7 +70,7 @@ def settings(n: int, *, short: bool) -> Mapping[str, list[Setting]]:
 
 
 def accuracy(network: Network, train: Rows, test: Rows, epsilon: float, setting: Setting, key: int) -> float:
-    """Of one private run; fixed keys make runs comparable, and the report says that such a run is not private."""
+    """Return the accuracy of one run. Fixed keys make runs comparable; the report says that such a run is not private."""
     (oracle, guesses), (algorithm, options) = network, setting
     plan = dpsco.plan_network(oracle.size, len(train[1]), dpsco.Budget(epsilon, delta=1e-5), **options)
     rows, noise = dpsco.stream(*train), bytes([key]) * 32
@@ -79,7 +79,7 @@ def accuracy(network: Network, train: Rows, test: Rows, epsilon: float, setting:
 
 
 def compare(networks: Callable[[int], Mapping[str, Network]], arguments: list[str]) -> None:
-    """Prints a table: ``networks(pixels of a side)`` on made-up pictures, or on those of the file named first."""
+    """Print a table for ``networks(pixels per side)`` on simulated images, or on those of the file named first."""
     train, test = read(arguments[0]) if arguments else (made_up(12_000, seed=1), made_up(4_000, seed=2))
     part = len(train[1]) * 5 // 6
     first, held = (train[0][:part], train[1][:part]), (train[0][part:], train[1][part:])

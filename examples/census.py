@@ -18,7 +18,7 @@ JOBS = ("clerk", "farmer", "nurse", "teacher")
 
 
 def write_people(path: Path, n: int, seed: int) -> None:
-    """Simulated people: age, hours a week, job, and whether they earn much."""
+    """Return simulated people: age, hours per week, job, and whether the income is high."""
     rng = np.random.default_rng(seed)
     age, hours, job = rng.uniform(18, 80, n), rng.uniform(10, 60, n), rng.choice(JOBS, n)
     score = 0.08 * (age - 45) + 0.1 * (hours - 38) + (job == "nurse") - (job == "clerk")

@@ -1,4 +1,4 @@
-"""Two networks in JAX, trained privately in one pass, beside one-pass DP-SGD and DP-FTRL at the same budget.
+"""Two networks in JAX, trained privately in one pass, compared with one-pass DP-SGD and DP-FTRL at equal budget.
 
     python examples/networks_jax.py                         made-up pictures, a quarter of the settings
     python examples/networks_jax.py mnist.npz               arrays X_train, y_train, X_test, y_test

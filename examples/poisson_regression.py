@@ -1,4 +1,4 @@
-"""A convex loss of one's own, end to end: Poisson regression in JAX, planned, audited, trained, read off.
+"""A custom convex loss from start to end: Poisson regression in JAX, planned, audited, trained.
 
     python examples/poisson_regression.py
     dpsco audit examples/poisson_regression.py:oracle --dimension 6
@@ -21,7 +21,7 @@ FEATURES, LARGEST, CEILING = 6, 20.0, 3.0
 
 
 def loss(x: Any, row: Any) -> Any:
-    """exp(m) - y m for m < 3, its tangent beyond; counts above 20 are taken as 20."""
+    """Return exp(m) - y m for m < 3, its tangent beyond; counts above 20 count as 20."""
     a, count = row
     m, y = a @ x, jnp.clip(count, 0.0, LARGEST)
     inside = jnp.minimum(m, CEILING)
@@ -29,12 +29,12 @@ def loss(x: Any, row: Any) -> Any:
 
 
 def oracle() -> Any:
-    """What ``dpsco audit`` asks: a function that makes the oracle."""
+    """Return the oracle, for ``dpsco audit``."""
     return dpsco.jax.oracle(loss, np.zeros(FEATURES))
 
 
 def people(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows in the unit ball and counts of a known law."""
+    """Return rows in the unit ball and counts of a known distribution."""
     rng = np.random.default_rng(seed)
     truth = np.array([1.0, -0.8, 0.6, 0.0, 0.4, 0.5])
     features = rng.normal(size=(n, FEATURES))
@@ -47,8 +47,8 @@ def main() -> None:
     passed = command(["audit", f"{Path(__file__).resolve()}:oracle", "--dimension", str(FEATURES), "--clip", "3"]) == 0
     features, counts, truth = people(60_000, seed=0)
     asked = oracle()
-    # On the ball of radius 3 a slope is at most max(e^3, 20), far above what rows have: a clip of 3 shortens few of
-    # them. The curvature is at most e^3; e is its usual size. Only privacy must not depend on such guesses.
+    # On the ball of radius 3 a slope is at most max(e^3, 20), far above usual slopes: a clip of 3 scales few rows. The
+    # curvature is at most e^3 and usually about e. Utility depends on these guesses; privacy does not.
     custom = dpsco.CustomLoss(given_lipschitz=3.0, given_smoothness=float(np.e))
     problem = dpsco.Problem(custom, dpsco.L2Ball(3.0), dimension=asked.size)
     plan = dpsco.plan(problem, n=len(counts), budget=dpsco.Budget(epsilon=1.0, delta=1e-6))

@@ -1,4 +1,4 @@
-"""A stream that is read once, stops half way, goes on, and is charged to an account.
+"""A stream that is read once, interrupted, continued, and charged to an account.
 
 python examples/streaming.py
 """
@@ -18,7 +18,7 @@ N = 100_000
 
 
 def rows() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows as they would come from a queue: a thousand at a time, in an order that does not change."""
+    """Yield rows as from a queue: a thousand at a time, in a fixed order."""
     data = reference_problem(N, fresh=10)
     for start in range(0, N, 1_000):
         yield data.features[start : start + 1_000], data.labels[start : start + 1_000]

@@ -1,4 +1,4 @@
-"""Known vulnerabilities in what is installed, and ranges that would let anything in.
+"""Check the installed packages for known vulnerabilities, and the declared ranges for missing bounds.
 
     python scripts/audit_dependencies.py             offline: the ranges of pyproject.toml beside what is installed
     python scripts/audit_dependencies.py --online    pip-audit besides, which asks PyPI's advisory service
@@ -27,17 +27,17 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Line:
-    """One requirement, what is installed of it, and what is wrong."""
+    """One requirement, its installed version, and the problem with it."""
 
     extra: str
-    """The extra that asks for it; empty for the library itself."""
+    """The extra that declares it; empty for the library itself."""
     wanted: str
     installed: str | None
     fault: str = ""
 
 
 def requirements(pyproject: str) -> dict[str, list[str]]:
-    """Every range in the text of pyproject.toml, under the extra that asks for it."""
+    """Return every range in the text of pyproject.toml with its extra."""
     project = tomllib.loads(pyproject)["project"]
     return {"": project["dependencies"], **project.get("optional-dependencies", {})}
 
@@ -50,7 +50,7 @@ def installed(name: str) -> str | None:
 
 
 def looked_at(ranges: Mapping[str, list[str]], found: Callable[[str], str | None] = installed) -> list[Line]:
-    """Each range beside what is installed, without a network."""
+    """Compare each range with the installed version, without a network."""
     lines = []
     for extra, texts in ranges.items():
         for text in texts:
@@ -69,7 +69,7 @@ def looked_at(ranges: Mapping[str, list[str]], found: Callable[[str], str | None
 
 
 def judged(answer: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """From pip-audit's JSON: known vulnerabilities, and packages it could not ask about.
+    """Return the vulnerabilities in the JSON of pip-audit, and the packages it could not check.
 
     pip-audit ends with 0 and "no known vulnerabilities" if the service knew none of the packages; this does not.
     """
@@ -84,7 +84,7 @@ def judged(answer: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def ask() -> Mapping[str, Any] | None:
-    """What pip-audit says of this environment; None if it is not here or got no answer."""
+    """Return the JSON of pip-audit for this environment; None if it is not installed or got no answer."""
     command = [
         sys.executable,
         "-m",

@@ -22,7 +22,7 @@ def declared_version(root: Path) -> str:
 
 
 def disagreements(tag: str, root: Path = ROOT) -> list[str]:
-    """Return one sentence for each place that does not fit the tag."""
+    """Return one sentence per place that does not match the tag."""
     version = declared_version(root)
     found = []
     if tag != f"v{version}":

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/how-it-works.md into docs/pictures.
+"""Draw the plots of docs/how-it-works.md into docs/pictures.
 
 python scripts/draw_pictures.py
 """
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 
 
 def rounds(axes: Any) -> None:
-    """The stream cut into batches, each with the two points it is asked at."""
+    """Draw the stream as batches, each with the two points at which its gradients are taken."""
     count = 6
     for t in range(count):
         colour = f"C{t}"
@@ -48,7 +48,7 @@ def _box(t: float, bottom: float, colour: str) -> Any:
 
 
 def recursive(axes: Any) -> None:
-    """||nabla_t - grad F(x_t)||: the mean over 40 runs on a population whose gradient is known."""
+    """Draw ||nabla_t - grad F(x_t)||: the mean over 40 runs on a population with known gradient."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(400, 8)) * np.arange(1, 9) ** -0.5
     rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
@@ -67,7 +67,7 @@ def recursive(axes: Any) -> None:
 
 
 def mechanisms(axes: Any) -> None:
-    """Standard deviation of the noise on each running sum, unit clip and mu = 1."""
+    """Draw the standard deviation of the noise on each running sum, unit clip and mu = 1."""
     for name in ("independent", "tree", "sqrt", "workload"):
         m = dpsco.mechanism(name, horizon=64)
         deviation = m.sensitivity * np.linalg.norm(m.decoder(), axis=1)

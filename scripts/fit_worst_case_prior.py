@@ -1,4 +1,4 @@
-"""Fit the least favourable prior of the workload mechanism; writes src/dpsco/mechanisms/data/worst_case_prior.json.
+"""Fit the least favourable prior of the workload mechanism; writes src/dpsco/release/mechanisms/data/worst_case_prior.json.
 
 For each horizon T = 2^k and z-step, multiplicative weights on the curvature grid of prior.py: the strategy answers
 to the weights, each weight is multiplied by a power of the noise near its node, relative to square-root Toeplitz.
@@ -24,11 +24,11 @@ from dpsco.release.mechanisms.workload import default_ridge, gram
 TARGET = Path(__file__).parents[1] / "src" / "dpsco" / "release" / "mechanisms" / "data" / "worst_case_prior.json"
 
 POWER = 2.0
-"""Of the multiplicative step; larger ones oscillate at T >= 256."""
+"""Rate of the multiplicative step; larger rates oscillate at T >= 256."""
 
 
 def least_favourable(horizon: int, z_step: str, start: Array, rounds: int) -> tuple[Array, float]:
-    """Weights on ``curvature_grid(horizon)`` and the worst ratio to square-root Toeplitz they give."""
+    """Return weights on ``curvature_grid(horizon)`` and their worst ratio to square-root Toeplitz."""
     ratios, spread = curvature_grid(horizon, FINE), spreading(horizon)
     noise = square_root_noise(ratios, horizon, z_step)
     workload = response(ratios, horizon, z_step).gains @ np.tri(horizon) / np.sqrt(noise)[:, None]
@@ -42,7 +42,7 @@ def least_favourable(horizon: int, z_step: str, start: Array, rounds: int) -> tu
         worst_near_node = np.max(relative_noise(weights)[:, None] * (spread > 0.0), axis=0)
         weights = weights * worst_near_node**POWER
         weights /= np.sum(weights)
-        if k >= rounds // 2:  # the tail average removes what is left of the oscillation
+        if k >= rounds // 2:  # the tail average removes the remaining oscillation
             average += weights
     average /= np.sum(average)
     return average, float(np.max(relative_noise(average)))
@@ -57,7 +57,7 @@ def main() -> None:
         rows: list[list[float]] = []
         weights = np.full(2, 0.5)
         for k in range(largest.bit_length()):
-            # The weights of the horizon before are a good start; the uniform part lets new curvatures in.
+            # Start from the weights of the previous horizon; the uniform part gives new curvatures some weight.
             size = len(curvature_grid(1 << k))
             start = 0.8 * np.pad(weights, (0, size - len(weights))) + 0.2 / size
             weights, worst = least_favourable(1 << k, z_step, start, rounds=100 if k < 8 else 50)

@@ -1,4 +1,4 @@
-"""For the API reference: examples in docstrings (``>>>``) become code blocks, which Markdown would quote."""
+"""For the API reference: turn examples in docstrings (``>>>``) into code blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import griffe
 
 
 class Examples(griffe.Extension):
-    """Fences every run of lines from a ``>>>`` to the next empty line."""
+    """Fence every block of lines from a ``>>>`` to the next empty line."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:

@@ -1,4 +1,4 @@
-"""Write docs/paper/statements.md from what the checks of ``dpsco paper`` find now.
+"""Write docs/paper/statements.md from the findings of ``dpsco paper``.
 
 python scripts/write_statements_page.py
 """
@@ -80,8 +80,8 @@ def main() -> None:
         "# Every statement, checked",
         "",
         "`dpsco paper` evaluates both sides of every numbered statement on random and adversarial instances. This page",
-        "is what it found at seed 0, written by `python scripts/write_statements_page.py`;",
-        "`tests/research/paper` repeats it with another seed.",
+        "shows the findings at seed 0. `python scripts/write_statements_page.py` writes it. `tests/research/paper`",
+        "repeats the checks with another seed.",
         "",
         "| statement | label | found |",
         "|---|---|---|",
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def escape(text: str) -> str:
-    """What Markdown would read as markup stands for itself."""
+    """Return the text with the markup characters of Markdown escaped."""
     for mark in ("\\", "*", "_", "|", "<", ">"):
         text = text.replace(mark, "\\" + mark)
     return text

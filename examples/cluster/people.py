@@ -40,7 +40,7 @@ def main() -> None:
     )
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(20.0), columns.width, intercept=True)
     plan = dpsco.plan(problem, n=ROWS, budget=dpsco.Budget(epsilon=1.0, delta=1e-6))
-    # A key by hand makes two runs comparable, and their reports say "not private". Leave it out otherwise.
+    # A fixed key makes two runs comparable; their reports say "not private". Omit it otherwise.
     key = bytes(32)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -91,7 +91,7 @@ def federate(args: argparse.Namespace, folder: Path) -> int:
 
 
 def world(rounds: int) -> tuple[dpsco.Plan, np.ndarray, np.ndarray, np.ndarray]:
-    """The plan, and a row for each device."""
+    """Return the plan and one row per device."""
     data = reference_problem(DEVICES, DIMENSION, fresh=10)
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(radius=10.0), dimension=DIMENSION)
     budget = dpsco.Budget(epsilon=4.0, delta=1e-5, adjacency="add-remove")
@@ -100,7 +100,7 @@ def world(rounds: int) -> tuple[dpsco.Plan, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def flower(args: argparse.Namespace, plan: dpsco.Plan, folder: Path) -> int:
-    """Start everything, watch the rounds, kill a node if asked, stop everything; the number of rounds."""
+    """Start all processes, watch the rounds, kill a node if asked, stop all; return the number of rounds."""
     home = folder / "home"
     home.mkdir()
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(home)}
@@ -147,13 +147,13 @@ def supernode(start: Any, node: int, folder: Path, security: list[Any]) -> subpr
 
 
 def released(folder: Path, plan: dpsco.Plan) -> int:
-    """Rounds that the server has released so far, by what its ledger made public."""
+    """Return the number of rounds the server has released, from the public part of its ledger."""
     ledger = folder / "run" / "run" / "released.bin"
     return ledger.stat().st_size // (8 * plan.problem.parameters + 32) if ledger.exists() else 0
 
 
 def security(args: argparse.Namespace, folder: Path) -> tuple[list[Any], list[Any], str]:
-    """Options of the SuperLink, of the SuperNodes, and of ``flwr run``: plain, or under a certificate of this run."""
+    """Return the options of SuperLink, SuperNodes and ``flwr run``: plain, or with a certificate made for this run."""
     if not args.tls:
         return ["--insecure"], ["--insecure"], "insecure = true"
     authority, key, certificate, request = (folder / n for n in ("ca.crt", "link.key", "link.crt", "link.csr"))
@@ -174,7 +174,7 @@ def security(args: argparse.Namespace, folder: Path) -> tuple[list[Any], list[An
 
 @contextmanager
 def started(folder: Path, environment: dict[str, str]) -> Iterator[Any]:
-    """``start(program, *arguments)``: processes in groups of their own, which end with the block."""
+    """Yield ``start(program, *arguments)``; each process has its own group and ends with the block."""
     running: list[subprocess.Popen[bytes]] = []
 
     def start(program: str, *arguments: object) -> subprocess.Popen[bytes]:
@@ -197,7 +197,7 @@ def started(folder: Path, environment: dict[str, str]) -> Iterator[Any]:
 
 
 def wait_for(port: int, seconds: float = 60.0) -> None:
-    """Until something listens on ``port`` of this machine."""
+    """Wait until something listens on ``port`` of this machine."""
     import socket
 
     end = time.monotonic() + seconds

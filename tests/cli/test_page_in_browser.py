@@ -1,4 +1,4 @@
-"""The page in a real browser, without a network, in light and in dark."""
+"""The page in a browser without network, in light and dark."""
 
 from __future__ import annotations
 

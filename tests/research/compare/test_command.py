@@ -1,4 +1,4 @@
-"""``dpsco compare`` from the command line: tables, JSON, a page, and nothing done twice."""
+"""``dpsco compare``: tables, JSON, a page, and no run repeated."""
 
 from __future__ import annotations
 

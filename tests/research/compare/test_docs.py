@@ -1,4 +1,4 @@
-"""The committed comparison: the page shows the figures of the committed results, whole and not too large."""
+"""The committed comparison: the page shows the figures of the committed results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exponents, means and ratios recover what is known, with intervals that cover it as often as they say."""
+"""Exponents, means and ratios recover known values; intervals cover them at the stated rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page is whole, needs nothing from elsewhere, and says what its figures say."""
+"""The page is complete, needs no other file, and shows the results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_page_is_complete_and_needs_no_network(small: Small, tmp_path: Path)
     html = page.read_text()
     for words in (*SECTIONS, "the tuning is not covered by it", "ReSQue"):
         assert words.replace("'", "&#39;") in html or words in html
-    # XML names spaces of SVG are names, not addresses that a browser would ask for.
+    # XML namespaces of SVG are names; a browser does not load them.
     addresses = set(re.findall(r"""(?:href|src|url\()\s*=?\s*["']?([^"'\s>)]+)""", html))
     assert all(address.startswith("#") for address in addresses)
     assert not re.search(r"<(script|link|iframe|img)\b", html)

@@ -1,4 +1,4 @@
-"""The search widens a grid whose minimum lies on its edge, and spends the same budget whatever it meets."""
+"""The search widens a grid whose minimum lies on its edge, and always spends the same budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on disk: what a killed comparison did is not done again, and a line cut short is not believed."""
+"""Runs on disk: a killed comparison repeats no finished run, and an incomplete line is dropped."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ TASKS = [TuningTask(OURS, Setting(n=1_000), rounds, BUDGET) for rounds in (4, 8)
 
 
 class Killed(Exception):
-    """The process dies here."""
+    """Stands for the end of the process."""
 
 
 class Here:
-    """An executor that runs a formula in place of training, and dies after so many runs."""
+    """An executor that evaluates a formula instead of training, and fails after ``lives`` runs."""
 
     def __init__(self, lives: int) -> None:
         self.lives = lives
@@ -63,7 +63,7 @@ def test_a_killed_comparison_goes_on_where_it_was(tmp_path: Path, lives: int) ->
     resumed, second = compared(tmp_path / "killed")
     assert killed is None
     assert resumed == whole
-    # What was under way at the kill may be made again, what was finished may not.
+    # Runs in progress at the kill may be repeated, finished runs may not.
     kept = {run.digest() for run in first.seen[: max(0, lives - BUDGET.runs)]}
     assert not kept & {run.digest() for run in second.seen}
     again, third = compared(tmp_path / "killed")
@@ -107,7 +107,7 @@ def test_the_digest_knows_everything_that_a_run_depends_on() -> None:
 
 
 def test_a_killed_comparison_leaves_no_process_behind(tmp_path: Path) -> None:
-    """kill -9 of the parent: the workers of its pool end by themselves."""
+    """After kill -9 of the parent, the workers of its pool exit."""
     program = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
@@ -133,7 +133,7 @@ def test_a_killed_comparison_leaves_no_process_behind(tmp_path: Path) -> None:
 
 
 def interrupted(folder: Path) -> None:
-    """A comparison that is stopped by hand while a long run is under way."""
+    """Interrupt a comparison during a long run."""
     with open_cache(folder) as cache, open_pool(cache, 1, lambda _: None) as pool:
         pool._executor.submit(time.sleep, 0).result()
         pool._executor.submit(time.sleep, 600)

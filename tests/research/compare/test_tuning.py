@@ -1,4 +1,4 @@
-"""Equal budgets, and rows and keys of tuning apart from those of scoring."""
+"""Equal budgets; tuning and scoring share neither rows nor keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dpsco.rows.file_stream import Labels
 
 
 def followed(task: TuningTask, outcome: RunOutcome) -> list[SingleRun]:
-    """Every run that a task asks for when each has this outcome."""
+    """Return every run that a task asks for if each has this outcome."""
     steps, asked = tune(task), []
     runs = next(steps)
     try:

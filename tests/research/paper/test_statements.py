@@ -1,4 +1,4 @@
-"""Every statement of the paper has a check that ran, and the findings that the docs quote are what it finds."""
+"""Every statement of the paper has a check that runs, and the docs quote its findings."""
 
 from __future__ import annotations
 

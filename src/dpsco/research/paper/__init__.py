@@ -1,4 +1,4 @@
-"""The paper, executable: every numbered statement with a function that evaluates both sides of it."""
+"""Every numbered statement of the paper, with a function that evaluates both of its sides."""
 
 from __future__ import annotations
 

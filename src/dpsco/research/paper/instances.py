@@ -1,12 +1,12 @@
-"""Small populations on which everything in the paper's statements is known exactly, and Algorithm 1 run on them.
+"""Small populations on which every quantity of the paper's statements is known exactly, and Algorithm 1 on them.
 
 A population is uniform on m examples d = (a, s), ||a|| <= 1, with the convex loss
 
     f(x, d) = H(<a, x> - s),    H'(u) = clip(M u, -L, L)          L-Lipschitz and M-smooth
 
-on a ball of radius R around 0: far from its bend it is linear, near it quadratic, so both extremes of smooth convex
-losses are in the family. F, its gradient and every example's gradient are sums over m terms; x* comes from a long
-deterministic descent. This code shares nothing with the library's own algorithm, oracles or planner.
+on a ball of radius R around 0. The loss is quadratic near its bend and linear far from it, so both extremes of smooth
+convex losses are in the family. F and its gradient are sums over m terms; x* comes from a long deterministic descent.
+This code is independent of the methods, oracles and planner of the library.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from dpsco.query import Array
 __all__ = ["Z_STEPS", "Population", "Trajectory", "project", "random_population", "run"]
 
 Z_STEPS = {"listed": (1.0, 1.0), "halved": (0.5, 0.5), "proof": (0.5, 1.0)}
-"""Multipliers of (eta_t/beta) nabla_t and of b_t in the z-step: as listed, as this library halves it, and as the
-proof's z' has it."""
+"""Factors on (eta_t/beta) nabla_t and on b_t in the z-step: as listed, as halved in this library, as in the proof."""
 
 
 def project(x: Array, radius: float) -> Array:
-    """The nearest point of the ball."""
+    """Return the nearest point of the ball."""
     norm = float(np.linalg.norm(x))
     return x if norm <= radius else x * (radius / norm)
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Uniform on the rows of (a, s)."""
+    """The uniform distribution on the rows of (a, s)."""
 
     a: Array
     s: Array
@@ -41,24 +40,25 @@ class Population:
     radius: float
 
     def slopes(self, x: Array) -> Array:
+        """Return H' of every example at x."""
         return np.clip(self.M * (self.a @ x - self.s), -self.L, self.L)
 
     def gradients(self, x: Array) -> Array:
-        """grad f(x, d), one row an example."""
+        """Return grad f(x, d), one row per example."""
         return self.slopes(x)[:, None] * self.a
 
     def gradient(self, x: Array) -> Array:
-        """grad F(x)."""
+        """Return grad F(x)."""
         return np.mean(self.gradients(x), axis=0)
 
     def value(self, x: Array) -> float:
-        """F(x)."""
+        """Return F(x)."""
         u = np.abs(self.a @ x - self.s)
         bend = self.L / self.M
         return float(np.mean(np.where(u <= bend, self.M * u**2 / 2, self.L * u - self.L * bend / 2)))
 
     def minimiser(self) -> Array:
-        """x*, by 4,000 steps of Nesterov's method with restarts."""
+        """Return x*, by 4,000 steps of Nesterov's method with restarts."""
         x = y = np.zeros(self.a.shape[1])
         momentum = 1.0
         for _ in range(4000):
@@ -74,7 +74,7 @@ class Population:
 
 
 def random_population(rng: np.random.Generator) -> Population:
-    """Size, dimension, constants and bends over some orders of magnitude; half of them with x* on the boundary."""
+    """Return a population of random size, dimension and constants; about half have x* on the boundary."""
     p, m = int(rng.integers(1, 6)), int(rng.integers(2, 40))
     a = rng.normal(size=(m, p)) * np.arange(1, p + 1) ** -0.5
     a /= np.maximum(1.0, np.linalg.norm(a, axis=1))[:, None]
@@ -87,7 +87,7 @@ def random_population(rng: np.random.Generator) -> Population:
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """Everything a run of Algorithm 1 went through; entry t of each list belongs to round t."""
+    """All quantities of a run of Algorithm 1; entry t of each list belongs to round t."""
 
     x: list[Array]
     y: list[Array]
@@ -110,7 +110,7 @@ def run(
     z_step: str = "halved",
     recursive: bool = True,
 ) -> Trajectory:
-    """Lines 2-8 with given b_t = ``noise[t]``; ``recursive=False`` takes independent batch gradients instead."""
+    """Run lines 2-8 with b_t = ``noise[t]``; ``recursive=False`` uses independent batch gradients."""
     step, share = Z_STEPS[z_step]
     x = y = z = x_before = np.zeros(population.a.shape[1])
     total = np.zeros_like(x)

@@ -25,7 +25,7 @@ __all__ = [
 
 
 def tree_lemma(seed: int) -> Finding:
-    """Lemma btm: nodes a prefix needs, nodes an increment lies in, and the error of simulated trees at delta = 0.05."""
+    """Check lemma btm: nodes per prefix, nodes per increment, and the error of simulated trees at delta = 0.05."""
     rng = np.random.default_rng(seed)
     for T in range(2, 513):
         levels = math.ceil(math.log2(T))
@@ -40,16 +40,15 @@ def tree_lemma(seed: int) -> Finding:
             worst = max(worst, float(np.quantile(errors, 1 - delta)) / bound)
             trees += 60
     sentence = (
-        f"Holds: the 95 % quantile of the largest error of simulated trees was at most {worst:.2f} of the bound; a "
-        "prefix "
-        "of T <= 512 increments needs at most ceil(log2 T) nodes. The index range j <= T/2^k - 1 leaves out the root "
-        "when T is a power of two; a node is needed there and the sensitivity 1 + ceil(log2 T) pays for it."
+        f"Holds: the 95 % quantile of the largest error of simulated trees was at most {worst:.2f} of the bound; "
+        "a prefix of T <= 512 increments needs at most ceil(log2 T) nodes. The index range j <= T/2^k - 1 omits the "
+        "root if T is a power of two. That node is needed, and the sensitivity 1 + ceil(log2 T) covers it."
     )
     return Finding("holds" if worst < 1 else "erratum", sentence, trees, {"95 % quantile over bound": worst})
 
 
 def _largest_error(rng: np.random.Generator, T: int, p: int) -> float:
-    """Largest ||noise|| on a prefix sum of a binary tree with the lemma's node noise, C = mu = 1."""
+    """Return the largest ||noise|| on a prefix sum of a binary tree with the node noise of the lemma, C = mu = 1."""
     sigma = math.sqrt(1 + math.ceil(math.log2(T)))
     nodes: dict[tuple[int, int], Array] = {}
     largest = 0.0
@@ -67,7 +66,7 @@ def _largest_error(rng: np.random.Generator, T: int, p: int) -> float:
 
 
 def dp_guarantee(seed: int) -> Finding:
-    """Corollary dp-guarantee: the delta that the printed sigma reaches, by the exact curve."""
+    """Check corollary dp-guarantee: the delta of the printed sigma by the exact curve."""
     del seed
     epsilon, delta = 1.0, 1e-5
     reached = {T: _delta_reached(T, epsilon, delta, 1.0) for T in (4, 16, 64, 256)}
@@ -75,23 +74,21 @@ def dp_guarantee(seed: int) -> Finding:
     short = math.sqrt(2 * (1 + 4) / 4)
     sentence = (
         "Privacy bug: the printed sigma has sqrt(log T ln(2.5/delta)) where the tree lemma needs sqrt(2 (1 + ceil "
-        "log2 "
-        f"T) ln(2.5/delta)), {short:.2f} times as much at T = 16. At epsilon = 1, delta = 1e-5 it reaches a delta "
-        "of up "
-        f"to {worst:.0f} times the target. The bound on ||b_t|| holds (with less noise it is easier)."
+        f"log2 T) ln(2.5/delta)), {short:.2f} times as much at T = 16. At epsilon = 1, delta = 1e-5 the true delta is "
+        f"up to {worst:.0f} times the target. The bound on ||b_t|| holds: less noise makes it easier."
     )
     figures = {f"delta reached over target, T = {T}": value / delta for T, value in reached.items()}
     return Finding("erratum", sentence, len(reached), figures)
 
 
 def _delta_reached(T: int, epsilon: float, delta: float, multiple: float) -> float:
-    """delta at epsilon of a tree whose node noise is ``multiple`` sqrt(log2(T) ln(2.5/delta)) / epsilon clips."""
+    """Return delta at epsilon of a tree with node noise ``multiple`` sqrt(log2(T) ln(2.5/delta)) / epsilon clips."""
     sigma = multiple * math.sqrt(math.log2(T) * math.log(2.5 / delta)) / epsilon
     return delta_of(mechanism("tree", horizon=T).sensitivity / sigma, epsilon)
 
 
 def dp_guarantee_2(seed: int) -> Finding:
-    """Corollary dp-guarantee-2: its sigma, 2 sqrt(2) clips, over epsilon, delta and T."""
+    """Check corollary dp-guarantee-2: its sigma, 2 sqrt(2) clips, over epsilon, delta and T."""
     del seed
     worst, fails, count = 0.0, math.inf, 0
     for epsilon in (0.1, 0.5, 1.0, 4.0, 8.0, 12.0, 16.0, 20.0, 30.0, 40.0):
@@ -107,11 +104,11 @@ def dp_guarantee_2(seed: int) -> Finding:
     beyond = (
         "and at every larger epsilon tried"
         if math.isinf(fails)
-        else f"and first fails at epsilon = {fails:g}, where "
-        "the conversion mu = epsilon/sqrt(2 ln(2.5/delta)) has become unsound"
+        else f"and it first fails at epsilon = {fails:g}, where the conversion mu = epsilon/sqrt(2 ln(2.5/delta)) is "
+        "not sound"
     )
     sentence = (
-        f"Large enough: at epsilon <= 16 the delta reached is at most {worst:.1e} of the delta/2 it has, {beyond}. The "
+        f"Large enough: at epsilon <= 16 the true delta is at most {worst:.1e} of the delta/2 allowed, {beyond}. The "
         "proof's delta/2 for runs without clipping is a probability over the data, not differential privacy: the "
         "library always clips."
     )
@@ -121,7 +118,7 @@ def dp_guarantee_2(seed: int) -> Finding:
 
 
 def clip_norm_bound(seed: int) -> Finding:
-    """Corollary clipnormbound: b_max at the largest p it allows, by Lemma btm and by simulated trees."""
+    """Check corollary clipnormbound: b_max at the largest p it allows, by lemma btm and by simulated trees."""
     rng = np.random.default_rng(seed)
     T, delta, mu, M, c_M, L = 64, 0.05, 1.0, 1.0, 1.0, 1.0
     scale = 2000.0  # B beta
@@ -131,16 +128,16 @@ def clip_norm_bound(seed: int) -> Finding:
     by_lemma = 4 * C * math.log2(T) ** 1.5 * math.sqrt(p * math.log(2 * T / delta)) / mu
     simulated = max(C * _largest_error(rng, T, p) / mu for _ in range(20))
     sentence = (
-        f"The proof leaves out the factor 4 of Lemma btm, so the condition on p is 16 times too weak for it: at the "
+        f"The proof omits the factor 4 of Lemma btm, so its condition on p is 16 times too weak: at the "
         f"largest p allowed (T = {T}) the lemma gives b_max = {by_lemma / allowed:.1f} times (2 c_M + 1) L/M. The "
-        f"conclusion survives because the lemma is loose: 20 simulated trees stayed at {simulated / allowed:.2f} times."
+        f"conclusion holds because the lemma is loose: 20 simulated trees reached {simulated / allowed:.2f} times."
     )
     figures = {"b_max by the lemma over allowed": by_lemma / allowed, "simulated over allowed": simulated / allowed}
     return Finding("erratum" if simulated > allowed else "factor", sentence, 20, figures)
 
 
 def main_theorem_1(seed: int) -> Finding:
-    """Theorem 1: its parameters put into the three terms its proof ends with, over n, p and epsilon."""
+    """Check theorem 1: its parameters in the last three terms of its proof, over n, p and epsilon."""
     rng = np.random.default_rng(seed)
     worst, count = 0.0, 400
     for _ in range(count):
@@ -157,17 +154,16 @@ def main_theorem_1(seed: int) -> Finding:
         worst = max(worst, terms / (c**2 * rate))
     floor = next(k for k in range(8, 400) if c_dp(2.0**k, 2.0**-k) * 2.0 ** (k / 4) <= 2.0**k)
     sentence = (
-        f"The three terms its proof ends with are at most {worst:.2f} c_DP^2 times LR (1/sqrt(n) + sqrt(p)/(epsilon "
-        "n)), "
-        f"over n = 1e6 to 1e40: the rate, up to polylogarithms. The last display prints sqrt(n) for 1/sqrt(n). T <= n "
-        f"takes n of about {2.0**floor:.0e}, so its constants say nothing at a real n; the rate itself is measured in "
-        "docs/paper/rates.md. Privacy as printed rests on corollary dp-guarantee."
+        f"The last three terms of its proof are at most {worst:.2f} c_DP^2 times LR (1/sqrt(n) + sqrt(p)/(epsilon n)), "
+        "over n = 1e6 to 1e40: the rate, up to polylogarithms. The last display has sqrt(n) instead of 1/sqrt(n). T <= "
+        f"n needs n of about {2.0**floor:.0e}, so its constants say nothing at a real n. docs/paper/rates.md measures "
+        "the rate itself. Privacy as printed relies on corollary dp-guarantee."
     )
     return Finding("factor" if worst <= 3 else "erratum", sentence, count, {"terms over c_DP^2 rate": worst})
 
 
 def main_theorem_2(seed: int) -> Finding:
-    """Theorem 2: beta >= 2 M T, and the excess-population bound at its settings over the rate, as n grows."""
+    """Check theorem 2: beta >= 2 M T, and the excess-population bound at its settings over the rate, as n grows."""
     rng = np.random.default_rng(seed)
     smallest, count = math.inf, 300
     for _ in range(count):
@@ -183,9 +179,8 @@ def main_theorem_2(seed: int) -> Finding:
     sentence = (
         f"beta >= 2 M T with a factor {smallest:.0f} to spare. At its settings the bound of excess-population is "
         f"{', '.join(f'{ratios[n]:,.0f}' for n in sizes)} times the rate at n = 1e4, 1e6, 1e8, 1e10: no power of n, as "
-        f"claimed; it is below LR, which any point reaches, from about n = {useful:.0e} on. Its choice of B above "
-        "sqrt(n) "
-        "is dimensionally off: M n^(3/2) epsilon/sqrt(p) is no number of rows."
+        f"claimed. From about n = {useful:.0e} on it is below LR, which every point satisfies. Its choice of B above "
+        "sqrt(n) has the wrong dimension: M n^(3/2) epsilon/sqrt(p) is not a number of rows."
     )
     figures = {"beta over 2 M T": smallest, "growth exponent of bound over rate": growth}
     return Finding("factor" if smallest >= 1 and growth < 0.15 else "erratum", sentence, count, figures)
@@ -205,7 +200,7 @@ def _theorem_2_over_rate(n: int) -> float:
 
 
 def main_simplified(seed: int) -> Finding:
-    """The joint form: T and B of both regimes make one epoch, and the settings are those of Theorems 1 and 2."""
+    """Check the joint form: T and B of both regimes make one epoch, with the settings of theorems 1 and 2."""
     rng = np.random.default_rng(seed)
     worst, count = 0.0, 200
     for _ in range(count):
@@ -214,10 +209,8 @@ def main_simplified(seed: int) -> Finding:
         T = c * n**0.25
         worst = max(worst, abs(T * (n**0.75 / c) / n - 1))
     sentence = (
-        f"B T = n in both regimes (to {worst:.0e}), so one epoch and two gradients a row; it inherits Theorem 1's "
-        "printed "
-        "noise and both theorems' constants, so as a statement about this algorithm it holds with the noise of the "
-        "tree "
-        "lemma and clipping in place of the printed sigma."
+        f"B T = n in both regimes (to {worst:.0e}), so one epoch and two gradients per row. It inherits the "
+        "printed noise of Theorem 1 and the constants of both theorems. For this algorithm it holds with clipping and "
+        "the noise of the tree lemma instead of the printed sigma."
     )
     return Finding("factor" if worst < 1e-9 else "erratum", sentence, count, {"B T / n - 1": worst})

@@ -1,7 +1,7 @@
 """Sensitivity: the gradient-norm recursion, both bounds on ||Delta_t(d)||, and the sketch of the unaccelerated variant.
 
-The two lemmas behind Theorem 1 are about "all sufficiently large n": their constants are looked at both ways, by the n
-at which the closing inequality of the proof first holds, and by what runs at small n actually need.
+The two lemmas behind Theorem 1 hold for "all sufficiently large n". Their constants are checked in two ways: the n at
+which the closing inequality of the proof first holds, and the constants that runs at small n need.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["general_sensitivity", "gradient_recursion", "tighter_sensitivity", "
 
 
 def _inside(rng: np.random.Generator, p: int) -> Population:
-    """L = M = R = 1, x* well inside the ball: the setting of Theorem 1."""
+    """Return a population with L = M = R = 1 and x* well inside the ball: the setting of Theorem 1."""
     m = 200
     a = rng.normal(size=(m, p)) * np.arange(1, p + 1) ** -0.5
     a /= np.maximum(1.0, np.linalg.norm(a, axis=1))[:, None]
@@ -29,7 +29,7 @@ def _inside(rng: np.random.Generator, p: int) -> Population:
 
 
 def gradient_recursion(seed: int) -> Finding:
-    """Lemma recstruct1: the c_1 that runs need, with c_DP replaced by c = 2, 4, 8 so that B >= 1 at small n."""
+    """Check lemma recstruct1: the c_1 that runs need, with c_DP replaced by c = 2, 4, 8 so that B >= 1 at small n."""
     rng = np.random.default_rng(seed)
     needed: dict[int, float] = {}
     sizes, runs = (2**10, 2**13, 2**16), 0
@@ -49,16 +49,15 @@ def gradient_recursion(seed: int) -> Finding:
             runs += 1
     worst = max(needed.values())
     sentence = (
-        "With c_DP replaced by 2, 4 or 8 (its own value leaves no row for a round below about n = 1e6), the runs "
-        "needed "
+        "With c_DP replaced by 2, 4 or 8 (its own value leaves no row per round below about n = 1e6), the runs needed "
         f"c_1 = {worst:.2f}, and no more at n = {sizes[-1]:,} ({needed[sizes[-1]]:.2f}) than at {sizes[0]:,} "
-        f"({needed[sizes[0]]:.2f}). The proof takes c_2 out of a square root it is under, which only costs constants."
+        f"({needed[sizes[0]]:.2f}). The proof moves c_2 out of a square root, which only costs constants."
     )
     return Finding("holds" if worst <= 1 else "factor", sentence, runs, {"c_1 needed": worst})
 
 
 def tighter_sensitivity(seed: int) -> Finding:
-    """Lemma tighter-sens: where its closing inequality first holds, and the largest ||Delta_t(d)|| / L of runs."""
+    """Check lemma tighter-sens: where its closing inequality holds, and the largest ||Delta_t(d)|| / L of runs."""
     rng = np.random.default_rng(seed)
     first = _closing_inequality_from()
     largest, runs = 0.0, 0
@@ -72,10 +71,9 @@ def tighter_sensitivity(seed: int) -> Finding:
             runs += 1
     sentence = (
         f"The closing inequality, with c_1 = c_M = 1 and delta = 1/n, first holds near n = {first:.0e}, where it "
-        "asks for "
-        f"a clip of c_DP L = {c_dp(first, 1 / first):.0e} L. Runs at T = n^(1/4), n = 4,096 to 1,048,576, never had a "
-        f"difference longer than {largest:.1f} L, so clips of a few L lose nothing. The case of small t needs t <= "
-        "(c_DP - 1)/c_M - 1, two less than printed, and its ||x_t - x_(t-1)|| <= R is a diameter."
+        f"needs a clip of c_DP L = {c_dp(first, 1 / first):.0e} L. Runs at T = n^(1/4), n = 4,096 to 1,048,576, never "
+        f"had a difference longer than {largest:.1f} L, so clips of a few L lose nothing. The case of small t needs t "
+        "<= (c_DP - 1)/c_M - 1, two less than printed, and its R in ||x_t - x_(t-1)|| <= R is a diameter."
     )
     return Finding(
         "factor", sentence, runs, {"n from which the proof closes": first, "largest difference over L": largest}
@@ -83,7 +81,7 @@ def tighter_sensitivity(seed: int) -> Finding:
 
 
 def _closing_inequality_from() -> float:
-    """Smallest power of two n at which the induction closes, c_1 = c_M = 1 and delta = 1/n."""
+    """Return the smallest power of two n at which the induction closes, c_1 = c_M = 1 and delta = 1/n."""
     for power in range(10, 400):
         n = 2.0**power
         delta = 1 / n
@@ -97,7 +95,7 @@ def _closing_inequality_from() -> float:
 
 
 def general_sensitivity(seed: int) -> Finding:
-    """Lemma sens, beta >= 2 M T: ||Delta_t(d)|| against 2 (M b + 2 M R + L) and against 2 M b + (2 c_M + 1) L."""
+    """Check lemma sens, beta >= 2 M T: ||Delta_t(d)|| against 2 (M b + 2 M R + L) and against 2 M b + (2 c_M + 1) L."""
     rng = np.random.default_rng(seed)
     first = second = 0.0
     runs = 300
@@ -115,7 +113,7 @@ def general_sensitivity(seed: int) -> Finding:
     first, second = max(first, worst / 6), max(second, worst / 3)
     sentence = (
         f"The first bound held on every run, random and adversarial (largest {first:.2f} of it). The second does not "
-        "follow: 2 (2 M R + L) is (4 c_M + 2) L and not (2 c_M + 1) L, and batches that push z one way and then the "
+        "follow: 2 (2 M R + L) is (4 c_M + 2) L and not (2 c_M + 1) L, and batches that move z one way and then the "
         f"other reach {second:.2f} times it, with R the radius ({worst / 5:.2f} times with R the diameter). Corollary "
         "clipnormbound uses the right value."
     )
@@ -124,11 +122,11 @@ def general_sensitivity(seed: int) -> Finding:
 
 
 def _bang_bang() -> float:
-    """Largest ||Delta_t(d)|| / L that adversarial batches reach; L = M = R = 1, beta = 2 T, listed step, no noise.
+    """Return the largest ||Delta_t(d)|| / L of adversarial batches; L = M = R = 1, beta = 2 T, listed step, no noise.
 
     In one dimension the gradient of a 1-smooth 1-Lipschitz convex loss is any value in [-1, 1] at x_t, and has risen
     by any amount up to x_t - x_{t-1} since: Delta_t(d) reaches -1 + t min(x_t - x_{t-1}, 0) and 1 + t max(., 0). Every
-    batch pushes z one way as hard as that allows, and from some round on the other way.
+    batch moves z one way as far as that allows, and from some round on the other way.
     """
     best = 0.0
     for T in (10, 20, 40, 80, 160):
@@ -147,7 +145,7 @@ def _bang_bang() -> float:
 
 
 def unaccelerated(seed: int) -> Finding:
-    """The sketch: Var(nabla_t) of the unaccelerated recursion against t B / n, with 1/beta = B / sqrt(n)."""
+    """Check the sketch: Var(nabla_t) of the unaccelerated recursion against t B / n, with 1/beta = B / sqrt(n)."""
     rng = np.random.default_rng(seed)
     n, p = 4096, 5
     ratios: dict[int, float] = {}
@@ -157,12 +155,11 @@ def unaccelerated(seed: int) -> Finding:
         ends = [_unaccelerated_error(population, rng, T, B, beta) for _ in range(8)]
         ratios[B] = float(np.mean(ends)) / (T * B / n)
     sentence = (
-        "The display is an upper bound: it takes ||x_t - x_(t-1)|| for 1/beta in every round, which in a ball of "
-        "radius "
-        "1 would be a path of length T/beta = sqrt(n). In runs the gradients shrink and the variance at t = T was "
+        "The display is an upper bound: it sets ||x_t - x_(t-1)|| to 1/beta in every round, a path of length T/beta = "
+        "sqrt(n) in a ball of radius 1. In runs the gradients shrink, and the variance at t = T was "
         + ", ".join(f"{ratios[B]:.1e} at B = {B}" for B in ratios)
-        + " of the sketch's t B/n, so it does not show that B = O(1) is necessary; with many rounds the unaccelerated "
-        "variant is a strong method (dpsco compare)."
+        + " of the sketch's t B/n. The sketch does not show that B = O(1) is necessary: with many rounds the "
+        "unaccelerated variant is a strong method (dpsco compare)."
     )
     held = all(ratio <= 1 for ratio in ratios.values())
     figures = {f"variance over t B/n, B = {B}": ratio for B, ratio in ratios.items()}
@@ -170,7 +167,7 @@ def unaccelerated(seed: int) -> Finding:
 
 
 def _unaccelerated_error(population: Population, rng: np.random.Generator, T: int, B: int, beta: float) -> float:
-    """||nabla_T - grad F(x_T)||^2 after x <- Proj(x - nabla_t / beta) for T rounds of fresh batches."""
+    """Return ||nabla_T - grad F(x_T)||^2 after x <- Proj(x - nabla_t / beta) for T rounds of fresh batches."""
     x = x_before = np.zeros(population.a.shape[1])
     total: Array = np.zeros_like(x)
     error: Array = np.zeros_like(x)

@@ -1,4 +1,4 @@
-"""What the paper says, and what evaluating both sides of it found."""
+"""A statement of the paper, and the finding of its check."""
 
 from __future__ import annotations
 
@@ -16,7 +16,19 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check: a verdict, a sentence with its figures, and how many instances stand behind it."""
+    """The outcome of one check.
+
+    Parameters
+    ----------
+    verdict
+        A key of `VERDICTS`.
+    sentence
+        What was found.
+    instances
+        Number of instances that were evaluated.
+    figures
+        The numbers behind the sentence.
+    """
 
     verdict: str
     sentence: str
@@ -26,15 +38,24 @@ class Finding:
 
 @dataclass(frozen=True)
 class Statement:
-    """A numbered statement: where it stands in the paper, what it claims, and the function that checks it.
+    """A numbered statement.
 
-    ``check(seed)`` evaluates both sides on random and adversarial instances; it is a pure function of the seed.
+    Parameters
+    ----------
+    label
+        The label in the paper, or a name if it has none.
+    kind
+        Algorithm, Theorem, Lemma, Corollary or Sketch.
+    title
+        A short name.
+    claim
+        What the statement says.
+    check
+        A pure function of a seed that evaluates both sides on random and adversarial instances.
     """
 
     label: str
-    """The paper's own label, or a name where it has none."""
     kind: str
-    """Algorithm, Theorem, Lemma, Corollary or Sketch."""
     title: str
     claim: str
     check: Callable[[int], Finding]

@@ -1,10 +1,10 @@
 """Utility: Algorithm 1, the structural lemma, the potential drop, and the excess-population theorems.
 
-Three facts that the proofs do not use, or use wrongly (docs/paper/index.md has the argument):
+Three facts that the proofs do not use, or use incorrectly (docs/paper/index.md has the argument):
 
 * y_{t+1} minimises a beta-strongly convex function over C, so the comparison with v in the structural lemma has
-  -beta/2 ||y_{t+1} - v||^2 to spare, and the noise is worth at most beta ||b_t||^2 / (2 eta_t tau_t): neither
-  L ||b_t|| / tau_t nor beta ||b_t|| ||C|| is needed, nabla_t may be of any size;
+  a spare term -beta/2 ||y_{t+1} - v||^2, and the noise adds at most beta ||b_t||^2 / (2 eta_t tau_t): neither
+  L ||b_t|| / tau_t nor beta ||b_t|| ||C|| is needed, and nabla_t may have any size;
 * a z-step of eta_t/(2 beta) goes with the potential eta_{0:t-1} (F(y_t) - F*) + beta ||z_t - x*||^2 (and
   eta_t^2 <= 2 eta_{0:t}), not with the 2 beta of the paper;
 * x_t lies in C and projections do not expand, so ||y_{t+1} - x_t|| <= ||nabla_t||/beta + ||b_t||/eta_t: the factors
@@ -29,7 +29,7 @@ ROUNDING = 1e-9
 
 
 def algorithm_1(seed: int) -> Finding:
-    """The library without noise and clipping against the listing; and the two forms of nabla_t in line 5."""
+    """Compare the library without noise and clipping with the listing, and the two forms of nabla_t in line 5."""
     import dpsco
 
     rng = np.random.default_rng(seed)
@@ -67,7 +67,7 @@ def algorithm_1(seed: int) -> Finding:
 
 
 def _listing(X: Array, labels: Array, T: int, B: int, beta: float, radius: float, step: float) -> tuple[Array, float]:
-    """y_T of the listing on logistic rows, and how far the two forms of nabla_t come apart."""
+    """Return y_T of the listing on logistic rows, and the largest distance of the two forms of nabla_t."""
 
     def gradients(x: Array, rows: slice) -> Array:
         return np.asarray((1 / (1 + np.exp(-X[rows] @ x)) - labels[rows])[:, None] * X[rows])
@@ -88,7 +88,7 @@ def _listing(X: Array, labels: Array, T: int, B: int, beta: float, radius: float
 
 
 def structural(seed: int) -> Finding:
-    """Lemma struct1 on single steps, with nabla_t up to 100 L and noise up to the diameter."""
+    """Check lemma struct1 on single steps, with nabla_t up to 100 L and noise up to the diameter."""
     rng = np.random.default_rng(seed)
     printed, sharper, broken, steps = -math.inf, -math.inf, 0, 4000
     for _ in range(steps):
@@ -101,10 +101,10 @@ def structural(seed: int) -> Finding:
     held = printed <= ROUNDING and sharper <= ROUNDING
     sentence = (
         f"Holds on every step tried, also with ||nabla_t|| up to 100 L. The proof bounds ||y_(t+1) - x_t|| by L/beta + "
-        f"||b_t||/eta_t, which a recursive gradient longer than L breaks ({broken} of {steps} steps), and a101 keeps a "
-        "-beta/2 ||y - x||^2 that was already spent on M/2; the lemma is true for another reason: strong convexity "
-        "leaves beta ||b_t||^2/(2 eta_t tau_t) alone on the right, even with -beta for -2 beta on the left, which held "
-        "on every step too."
+        f"||b_t||/eta_t. A recursive gradient longer than L violates that ({broken} of {steps} steps), and a101 uses a "
+        "-beta/2 ||y - x||^2 that M/2 already used. The lemma is true for another reason: by strong convexity only "
+        "beta ||b_t||^2/(2 eta_t tau_t) remains on the right, even with -beta for -2 beta on the left, which held on "
+        "every step too."
     )
     figures = {"largest (left - right)": printed, "the same, sharper form": sharper}
     return Finding("holds" if held else "erratum", sentence, steps, figures)
@@ -130,7 +130,7 @@ class _Step:
         self.z_after = project(self.z - self.eta / (2 * self.beta) * self.nabla + share * self.b, self.radius)
 
     def sides(self) -> tuple[float, float, float, float]:
-        """The left side without its q-term, the same with -beta for -2 beta, the sharper right side, the paper's."""
+        """Return the left side without its q-term, the same with -beta, the sharper right side, the printed one."""
         F, q = self.population.value, self.nabla - self.gradient
         moved = self.z_after - self.z
         squared = self.beta * float(moved @ moved)
@@ -147,7 +147,7 @@ class _Step:
 
 
 def potential_drop(seed: int) -> Finding:
-    """Lemma potDrop along whole runs, with the realised ||q_t|| in place of its high-probability bound."""
+    """Check lemma potDrop along whole runs, with the realised ||q_t|| in place of its high-probability bound."""
     rng = np.random.default_rng(seed)
     printed = sharper = -math.inf
     rounds, runs = 0, 40
@@ -164,10 +164,10 @@ def potential_drop(seed: int) -> Finding:
     rise, right = _rise_without_noise(2.0), _rise_without_noise(1.0)
     sentence = (
         f"Fails without any noise: on a quadratic with exact gradients, where its right side is 0, Phi rises by up to "
-        f"{rise:.4f} Phi_0 in a round. a8 takes eta_t <nabla_t, .> for the 2 eta_t <nabla_t, .> of a7: the step "
+        f"{rise:.4f} Phi_0 per round. a8 uses eta_t <nabla_t, .> for the 2 eta_t <nabla_t, .> of a7: the step "
         "eta_t/(2 beta) goes with beta ||z - x*||^2, not 2 beta (and then eta_t^2 <= 2 eta_(0:t), which t + 1 "
         "satisfies). With that potential no round rose, and the printed bound held in every random round. So did a "
-        "sharper one: 1 for its factors 2 and 3, without the L ||b_t||/tau_t that the last display loses on the way."
+        "sharper one: 1 for its factors 2 and 3, without the L ||b_t||/tau_t that the last display omits."
     )
     figures = {
         "rise of the printed potential, no noise": rise,
@@ -194,7 +194,7 @@ def _random_run(rng: np.random.Generator, z_step: str) -> tuple[Population, Traj
 def _drop(
     population: Population, path: Trajectory, t: int, beta: float, b: Array, x_star: Array
 ) -> tuple[float, float]:
-    """Change of the corrected potential in round t, and the printed bound with the realised ||q_t||."""
+    """Return the change of the corrected potential in round t, and the printed bound with the realised ||q_t||."""
     F, eta, sums = population.value, t + 1.0, (t + 1) * (t + 2) / 2
     least, diameter = F(x_star), 2 * population.radius
 
@@ -210,7 +210,7 @@ def _drop(
 
 
 def _sharper_drop(population: Population, path: Trajectory, t: int, beta: float, b: Array, share: float) -> float:
-    """The sharper bound; ``share`` of b_t is in the z-step."""
+    """Return the sharper bound; ``share`` of b_t is in the z-step."""
     eta, sums, diameter = t + 1.0, (t + 1) * (t + 2) / 2, 2 * population.radius
     q, noise = float(np.linalg.norm(path.nabla[t] - path.gradient[t])), float(np.linalg.norm(b))
     nabla = float(np.linalg.norm(path.nabla[t]))
@@ -219,7 +219,7 @@ def _sharper_drop(population: Population, path: Trajectory, t: int, beta: float,
 
 
 def _rise_without_noise(weight: float) -> float:
-    """Largest rise in a round of eta_{0:t-1} F(y_t) + weight ||z_t||^2, over its start, on h x^2/2 with beta = 1."""
+    """Return the largest relative rise per round of eta_{0:t-1} F(y_t) + weight ||z_t||^2 on h x^2/2, beta = 1."""
     worst = -math.inf
     for h in np.linspace(0.01, 1.0, 100):
         x = z = 1.0
@@ -234,7 +234,7 @@ def _rise_without_noise(weight: float) -> float:
 
 
 def excess_population(seed: int) -> Finding:
-    """Theorem excess-population on whole runs: F(y_T) - F* against the bound at gamma = 0.05."""
+    """Check theorem excess-population on whole runs: F(y_T) - F* against the bound at gamma = 0.05."""
     rng = np.random.default_rng(seed)
     runs, worst, over = 150, 0.0, 0
     for _ in range(runs):
@@ -270,7 +270,7 @@ def excess_population(seed: int) -> Finding:
 
 
 def simplified(seed: int) -> Finding:
-    """The simplified form against the theorem it simplifies, and on a family of runs that grows past it."""
+    """Compare the simplified form with the theorem it simplifies, and with runs whose excess exceeds it."""
     del seed  # one family, no randomness
     ratios = []
     horizons = (64, 256, 1024)
@@ -287,13 +287,11 @@ def simplified(seed: int) -> Finding:
         ratios.append([excess / side for side in sides])
     growth = math.log(ratios[-1][0] / ratios[0][0]) / math.log(horizons[-1] / horizons[0])
     sentence = (
-        "The sum over T rounds was lost: every term but the last is short by a factor T of what Theorem "
-        "excess-population gives (the proofs of both main theorems use the right powers). With one vector b of "
-        "length R "
-        "as the noise of all rounds and a curvature of beta/T, the excess over the printed form grows as "
-        f"T^{growth:.2f} (from {ratios[0][0]:.3g} at T = {horizons[0]} to {ratios[-1][0]:.3g} at T = "
-        f"{horizons[-1]}), beyond "
-        f"any constant and logarithm; over the corrected form it stays at {ratios[-1][1]:.2f}."
+        "The sum over T rounds is missing: every term but the last is smaller by a factor T than Theorem "
+        "excess-population gives (the proofs of both main theorems use the right powers). With one vector b of length "
+        "R as the noise of all rounds and a curvature of beta/T, the excess over the printed form grows as "
+        f"T^{growth:.2f} (from {ratios[0][0]:.3g} at T = {horizons[0]} to {ratios[-1][0]:.3g} at T = {horizons[-1]}), "
+        f"beyond any constant and logarithm. Over the corrected form it stays at {ratios[-1][1]:.2f}."
     )
     figures = {
         "growth exponent over the printed form": growth,
@@ -303,7 +301,7 @@ def simplified(seed: int) -> Finding:
 
 
 def _constant_noise(T: int, h: float, beta: float, b: float, radius: float) -> float:
-    """Excess of y_T on h/2 (x - R)^2 in [-R, R] from 0, exact gradients, noise -b in every round (halved step)."""
+    """Return the excess of y_T on h/2 (x - R)^2 in [-R, R], from 0 with exact gradients and noise -b per round."""
     x = y = z = 0.0
     for t in range(T):
         gradient = h * (x - radius)
@@ -315,7 +313,7 @@ def _constant_noise(T: int, h: float, beta: float, b: float, radius: float) -> f
 
 
 def independent_gradients(seed: int) -> Finding:
-    """The theorem on independent batch gradients, in expectation over 30 runs an instance."""
+    """Check the theorem on independent batch gradients, in expectation over 30 runs per instance."""
     rng = np.random.default_rng(seed)
     instances, repeats, worst = 25, 30, 0.0
     for _ in range(instances):
@@ -337,8 +335,7 @@ def independent_gradients(seed: int) -> Finding:
         )
         worst = max(worst, excess / right)
     sentence = (
-        "Held on every instance, even with 3 beta ||b_t|| R divided by eta_(0:t) as the proof has it (the printed "
-        "form "
+        "Held on every instance, even with 3 beta ||b_t|| R divided by eta_(0:t) as in the proof (the printed form "
         f"lacks the division, which makes it weaker by up to eta_(0:T), not false): mean excess at most {worst:.2g} of "
         "the bound."
     )
