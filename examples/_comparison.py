@@ -70,7 +70,7 @@ def settings(n: int, *, short: bool) -> Mapping[str, list[Setting]]:
 
 
 def accuracy(network: Network, train: Rows, test: Rows, epsilon: float, setting: Setting, key: int) -> float:
-    """Return the accuracy of one run. Fixed keys make runs comparable; the report says that such a run is not private."""
+    """Return the accuracy of one run. Fixed keys make runs comparable; the report says "not private"."""
     (oracle, guesses), (algorithm, options) = network, setting
     plan = dpsco.plan_network(oracle.size, len(train[1]), dpsco.Budget(epsilon, delta=1e-5), **options)
     rows, noise = dpsco.stream(*train), bytes([key]) * 32

@@ -1,4 +1,4 @@
-"""Fit the least favourable prior of the workload mechanism; writes src/dpsco/release/mechanisms/data/worst_case_prior.json.
+"""Fit the least favourable prior of the workload mechanism: release/mechanisms/data/worst_case_prior.json.
 
 For each horizon T = 2^k and z-step, multiplicative weights on the curvature grid of prior.py: the strategy answers
 to the weights, each weight is multiplied by a power of the noise near its node, relative to square-root Toeplitz.
