@@ -98,12 +98,18 @@ MUTANTS = (
     ),
     Mutant(
         "a row counted by its neighbours: norms taken over the block",
-        (("clipping/linear.py", "norms = row_norms(c) * lengths\n", "norms = row_norms(c) * np.mean(lengths)\n"),),
+        (
+            (
+                "clipping/linear.py",
+                "norms = row_norms(c) * block.lengths\n",
+                "norms = row_norms(c) * np.mean(block.lengths)\n",
+            ),
+        ),
         ("tests/clipping/test_linear.py::test_closed_form_equals_per_example_differentiation",),
     ),
     Mutant(
         "rows without a valid label count",
-        (("clipping/linear.py", "~((lengths <= LARGEST_NORM) & self.loss.valid(y))", "~(lengths <= LARGEST_NORM)"),),
+        (("clipping/linear_blocks.py", "(lengths <= LARGEST_NORM) & loss.valid(labels)", "lengths <= LARGEST_NORM"),),
         ("tests/clipping/test_linear.py::test_rows_that_are_not_finite_or_have_no_valid_label_count_as_zero_rows",),
     ),
     Mutant(
