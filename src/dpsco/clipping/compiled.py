@@ -318,8 +318,11 @@ def ask_of(query: Query, width: int, single: bool, *, kind: int, parameter: floa
 
 
 def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:
-    """float32 for rows that float32 holds exactly, if clip and points are far from the ends of its range."""
-    if not np.can_cast(given, np.float32, "safe"):
+    """float32 for rows of float32, if clip and points are far from the ends of its range; else float64.
+
+    Rows of every other type take the same path: a missing cell turns whole numbers into float64.
+    """
+    if given != _FLOAT32:
         return _FLOAT64
     size = max(max(float(point.max(initial=0.0)), -float(point.min(initial=0.0))) for point in query.points)
     fits = size < _FLOAT32_RANGE and (1 / _FLOAT32_RANGE <= query.clip <= _FLOAT32_RANGE or math.isinf(query.clip))

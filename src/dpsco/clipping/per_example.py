@@ -24,8 +24,9 @@ BLOCK_ROWS = 256
 class PerExample:
     """Oracle of ``gradient(x, features, label)``: the gradient in x of one row's loss, a vector like x.
 
-    Guarantee: whatever the function returns for a row, that row moves the sum by at most the clip; a result
-    that is not finite counts as 0. The function must look at that row alone.
+    Guarantee: whatever the function returns for a row, that row moves the sum by at most the clip. A row that is not
+    finite counts as 0 and is not asked for; so does one whose result is not finite, or on which the function fails.
+    A function that fails on made-up rows as well is refused. The function must look at that row alone.
     """
 
     gradient: Callable[[Array, Any, Any], Any]
@@ -42,6 +43,28 @@ class PerExample:
         return answer
 
     def _difference(self, query: Query, features: Any, label: Any) -> Array:
+        if not (np.isfinite(label) and np.all(np.isfinite(features))):
+            return np.full(query.points[0].size, np.nan)
+        try:
+            return self._weighted(query, features, label)
+        except Exception:  # an error that depends on a row is an output
+            self._try_made_up_rows(query, np.zeros_like(features))
+            return np.full(query.points[0].size, np.nan)
+
+    def _try_made_up_rows(self, query: Query, features: Any) -> None:
+        """Raise what the function raises on a row of zeros, if it does so for every label that is tried."""
+        raised: Exception | None = None
+        for label in (0.0, 1.0, -1.0):
+            try:
+                self._weighted(query, features, label)
+            except Exception as error:  # about a made-up row: public
+                raised = raised or error
+            else:
+                return
+        if raised is not None:
+            raise raised from None
+
+    def _weighted(self, query: Query, features: Any, label: Any) -> Array:
         total = np.zeros(query.points[0].size)
         for weight, point in zip(query.weights, query.points, strict=True):
             gradient = np.asarray(self.gradient(point, features, label), dtype=np.float64).ravel()

@@ -14,7 +14,7 @@ from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped
 from dpsco.release.ledger import MemoryLedger
 from dpsco.release.noise import derive, new_key
 from dpsco.release.releaser import Releaser
-from dpsco.rows.shuffle import stacked
+from dpsco.rows.rechunk import stacked
 from dpsco.rows.stream import Stream
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Model

@@ -1,15 +1,17 @@
-"""Cells of a table as numbers or as text, each by a rule that looks at that cell alone.
+"""One cell: as a number, as a text, as an id. Each rule looks at that cell alone.
 
-A number is written as ``-12``, ``3.5``, ``.5`` or ``1e-6``, with up to 25 digits on either side of the point and two in
-the exponent, blanks around it aside; anything else (``nan``, ``1,000``, nothing) is missing. The rule is a regular
-expression that every reader shares, so a cell means the same whichever cells are beside it.
+A text is a number if it is written as ``-12``, ``3.5``, ``.5`` or ``1e-6``: up to 25 digits on either side of the
+point, two in the exponent, blanks around it ignored. Any other text (``nan``, ``1,000``, nothing) is missing. The rule
+is one regular expression that every reader shares, so a cell means the same in every container.
 """
 
 from __future__ import annotations
 
+import numbers
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,12 @@ from numpy.typing import NDArray
 
 from dpsco.query import Array
 
-__all__ = ["NUMBER", "Coded", "canonical_text", "coded", "numbers_from_text"]
+__all__ = ["NUMBER", "Coded", "canonical_text", "coded", "id_text", "label_text", "number", "numbers_from_text"]
 
 NUMBER = r"^-?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,2})?$"
 _IS_NUMBER = re.compile(NUMBER)
-_LARGEST_EXACT = 2.0**53
+_EXACT = 2.0**53
+_MISSING = float("nan")
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,43 @@ class Coded:
         return Coded(self.values, self.codes[rows])
 
 
+def number(cell: Any) -> float:
+    """Return the number that ``cell`` holds, NaN if it holds none.
+
+    Whole numbers, numbers with a point and booleans are themselves; text counts if it is written as a number; a
+    complex number counts if its imaginary part is 0. Everything else is missing: None, ``pandas.NA``, ``NaT``, dates,
+    lists, text, a whole number that float64 cannot reach.
+
+    >>> number(3), number(" 2.5 "), number(True), number("x"), number(10**400), number(1 + 0j)
+    (3.0, 2.5, 1.0, nan, nan, 1.0)
+    """
+    if isinstance(cell, (np.datetime64, np.timedelta64)):
+        return _MISSING
+    if isinstance(cell, np.ndarray) and cell.ndim == 0:
+        cell = cell[()]
+    if isinstance(cell, np.generic):
+        cell = cell.item() if not isinstance(cell, np.longdouble) else float(cell)
+    if isinstance(cell, float):
+        return cell
+    try:
+        if isinstance(cell, (int, Decimal, numbers.Real)):
+            return float(cell)
+        if isinstance(cell, complex):
+            return cell.real if cell.imag == 0 else _MISSING
+        if isinstance(cell, bytes):
+            cell = cell.decode()
+        if isinstance(cell, str):
+            text = cell.strip()
+            return float(text) if _IS_NUMBER.match(text) else _MISSING
+    except (OverflowError, ValueError):
+        pass
+    return _MISSING
+
+
 def canonical_text(value: Any) -> str:
-    """The text a cell is compared by: blanks off, and numbers in one form, so that 3, 3.0 and "3" are one level.
+    """Return the text a cell is compared by: blanks off, numbers in one form, so that 3, 3.0 and "3" are one level.
+
+    Whole numbers are exact whatever their length.
 
     >>> canonical_text(" 3.0 "), canonical_text(3), canonical_text(True), canonical_text("Paris ")
     ('3', '3', '1', 'Paris')
@@ -49,18 +87,59 @@ def canonical_text(value: Any) -> str:
     text = value.strip() if isinstance(value, str) else repr(value.item() if isinstance(value, np.generic) else value)
     if not _IS_NUMBER.match(text):
         return text
-    number = float(text)
-    return str(int(number)) if number == int(number) and abs(number) < _LARGEST_EXACT else repr(number)
+    exact = Decimal(text)
+    return str(int(exact)) if exact == exact.to_integral_value() else repr(float(text))
+
+
+def label_text(cell: Any) -> str:
+    """Return the canonical text of a label, "" if the cell holds none (None, NaN, a date, a list).
+
+    >>> label_text(np.int64(1)), label_text(b"yes"), label_text(float("nan")), label_text(None)
+    ('1', 'yes', '', '')
+    """
+    if isinstance(cell, (np.datetime64, np.timedelta64)):
+        return ""
+    if isinstance(cell, np.ndarray) and cell.ndim == 0:
+        cell = cell[()]
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    if isinstance(cell, bytes):
+        try:
+            cell = cell.decode()
+        except UnicodeDecodeError:
+            return ""
+    if isinstance(cell, Decimal):
+        cell = str(cell)
+    if not isinstance(cell, (str, bool, int, float)) or cell != cell:
+        return ""
+    try:
+        return canonical_text(cell)
+    except ValueError:  # a whole number too long to be written
+        return ""
+
+
+def id_text(cell: Any) -> str:
+    """Return the text of an id, "" if the cell holds none; 7, 7.0, "7" and ``np.float32(7)`` are one id.
+
+    A number with a point is an id only if it is whole and below 2^53: beyond that several ids share one float.
+
+    >>> id_text(7), id_text(np.float32(7)), id_text("7"), id_text(2**60 + 1), id_text(0.5), id_text(None)
+    ('7', '7', '7', '1152921504606846977', '', '')
+    """
+    if isinstance(cell, np.generic) and not isinstance(cell, (np.datetime64, np.timedelta64)):
+        cell = cell.item()
+    if isinstance(cell, float) and not (cell.is_integer() and abs(cell) < _EXACT):
+        return ""
+    return label_text(cell)
 
 
 def numbers_from_text(cells: Iterable[str]) -> Array:
-    """Each cell as a number, NaN where it is none."""
-    stripped = (cell.strip() for cell in cells)
-    return np.array([float(cell) if _IS_NUMBER.match(cell) else np.nan for cell in stripped], dtype=np.float64)
+    """Return each cell as a number, NaN where it is none."""
+    return np.array([number(cell) for cell in cells], dtype=np.float64)
 
 
 def coded(values: Iterable[Any], codes: NDArray[Any]) -> Coded:
-    """Codes into ``values`` as codes into their canonical texts; empty text is missing."""
+    """Return codes into ``values`` as codes into their canonical texts; empty text is missing."""
     texts = [canonical_text(value) for value in values]
     distinct = tuple(dict.fromkeys(text for text in texts if text))
     position = {text: code for code, text in enumerate(distinct)}

@@ -53,6 +53,21 @@ class CsrRows:
         counts = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)])
         return cls(data, indices, np.cumsum(counts, dtype=np.int64), parts[0].shape[1])
 
+    def dense(self) -> NDArray[np.float64]:
+        """Return the rows as a dense matrix; values of one place are added in the order of storage.
+
+        A row with an index outside the matrix is not a row: it becomes NaN.
+        """
+        out = np.zeros(self.shape)
+        own = slice(self.indptr[0], self.indptr[-1])
+        row = np.repeat(np.arange(len(self)), np.diff(self.indptr))
+        column, value = np.asarray(self.indices[own], dtype=np.int64), self.data[own]
+        outside = (column < 0) | (column >= self.shape[1])
+        with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+            np.add.at(out, (row[~outside], column[~outside]), value[~outside])
+        out[row[outside]] = np.nan
+        return out
+
     @property
     def ndim(self) -> int:
         return 2

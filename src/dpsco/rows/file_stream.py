@@ -21,8 +21,10 @@ import numpy as np
 
 from dpsco.errors import DataError, InvalidArgument, positive, positive_integer
 from dpsco.query import Array
-from dpsco.rows.cells import Coded, coded, numbers_from_text
+from dpsco.rows.cells import Coded, coded
+from dpsco.rows.containers import column_numbers, column_texts
 from dpsco.rows.contribution_cap import ContributionCap
+from dpsco.rows.gate import Declared, admit
 from dpsco.rows.prefetch import prefetched
 from dpsco.rows.public_columns import Columns
 from dpsco.rows.readers.arrow import ArrowSource, ParquetSource
@@ -70,15 +72,12 @@ class Labels:
     def encode(self, column: Any) -> Array:
         """One number a row; NaN, a zero row, where the label is missing or not declared."""
         if self.bound is not None:
-            numbers = numbers_from_text(column) if _is_text(column) else np.asarray(column, dtype=np.float64)
             with np.errstate(all="ignore"):  # a warning that depends on a row is an output
-                return np.clip(numbers / self.bound, -1.0, 1.0)
-        if not isinstance(column, Coded):
-            values, codes = np.unique(np.asarray(column), return_inverse=True)
-            column = coded(("" if value != value else value for value in values), codes)
+                return np.clip(column_numbers(column) / self.bound, -1.0, 1.0)
+        texts, codes = (column.values, column.codes) if isinstance(column, Coded) else column_texts(column)
         places = {name: place for place, name in enumerate(self.classes or ())}
-        table = np.array([*(places.get(text, np.nan) for text in column.values), np.nan])
-        return np.asarray(table[column.codes])
+        table = np.array([*(places.get(text, np.nan) for text in texts), np.nan])
+        return np.asarray(table[codes])
 
 
 @dataclass(frozen=True)
@@ -173,12 +172,26 @@ class FileRows:
         self._seed = seed
         if isinstance(self._source, TableSource) != isinstance(columns, Columns):
             raise InvalidArgument("Tables need Columns; .npz and libsvm files need the number of their features.")
+        if isinstance(self._source, MatrixSource):
+            width = positive_integer("columns", columns, "It is the number of features.")
+            if self._source.width not in (None, width):
+                raise DataError(f"Expected {width} features, the file has {self._source.width}.")
         if unit is not None and not isinstance(self._source, TableSource):
             raise InvalidArgument("A unit needs a table with a column of ids (CSV, Parquet, Arrow).")
         if isinstance(columns, Columns) and unit in columns.numbers + columns.texts:
             raise InvalidArgument(
                 f"The unit {unit!r} is among the features. Leave it out there: it says whose a row is."
             )
+
+    @property
+    def declared(self) -> Declared:
+        """What a row is: stated by the columns, or by the kind of file."""
+        if isinstance(self._columns, Columns):
+            return Declared(self._columns.width, "float32", self._columns.sparse)
+        source = self._source
+        if not isinstance(source, MatrixSource):
+            raise TypeError
+        return Declared(self._columns, "float32" if source.single else "float64", source.sparse)
 
     def __iter__(self) -> Iterator[tuple[Any, Array]]:
         chunks = self._chunks()
@@ -194,25 +207,21 @@ class FileRows:
         form = RowForm(self._labels, columns, self._norm)
         cap = None if self._limit is None else ContributionCap(self._limit)
         units = () if self._unit is None else (self._unit,)
-        for table in prefetched(source.read(form.numbers, (*form.texts, *units))):  # decoding and encoding overlap too
+        for table in source.read(form.numbers, (*form.texts, *units)):
             features, targets = form.encode(table)
             if cap is not None:
                 ids: Any = table[self._unit or ""]
-                targets[~cap.counted(np.array([*ids.values, ""], dtype=object)[ids.codes])] = np.nan
+                targets[~cap.counted_texts([*ids.values, ""], ids.codes)] = np.nan
             yield features, targets
 
     def _matrix_chunks(self) -> Iterator[tuple[Any, Array]]:
         source = self._source
         if not isinstance(source, MatrixSource):
             raise TypeError
-        width = positive_integer("columns", self._columns, "It is the number of features.")
-        if source.width not in (None, width):
-            raise DataError(f"Expected {width} features, the file has {source.width}.")
-        for features, labels in source.read(width):
-            if features.dtype.kind not in "fiub":
-                raise DataError("Expected the features of the file to be numbers.")
-            matrix = unit_rows(features if features.dtype.kind == "f" else features.astype(np.float64), self._norm)
-            yield matrix, np.zeros(features.shape[0]) if self._labels is None else self._labels.encode(labels)
+        for features, labels in source.read(self.declared.width):
+            matrix = features if source.sparse else admit(features, self.declared)[:]
+            targets = np.zeros(features.shape[0]) if self._labels is None else self._labels.encode(labels)
+            yield unit_rows(matrix, self._norm), targets
 
 
 def _paths(name: str) -> Sequence[Any]:
@@ -233,7 +242,3 @@ def _paths(name: str) -> Sequence[Any]:
     if len({p.suffix.lower() for p in found}) > 1:
         raise DataError(f"The files at {name!r} are of several kinds. Name one kind, such as {name}/*.parquet.")
     return found
-
-
-def _is_text(column: Any) -> bool:
-    return getattr(column, "dtype", None) is not None and column.dtype.kind in "US"

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpsco.problem import Loss
 from dpsco.query import Portion
 
-__all__ = ["Layout"]
+__all__ = ["LabelRule", "Layout"]
+
+
+class LabelRule(Protocol):
+    """Which labels a loss can take; a ``Loss`` is one."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def labels_are(self) -> str: ...
+
+    def valid(self, labels: NDArray[Any]) -> NDArray[np.bool_]: ...
 
 
 @dataclass(frozen=True)
@@ -27,3 +43,5 @@ class Layout:
     adjacency: str
     digest: str
     """Digest of the plan, in hexadecimal: the salt of the hash that gives a row with an id its round."""
+    label_rule: Callable[[int], LabelRule | None] | None = None
+    """For a loss of the caller's: which labels its oracle can take, given the number of features."""

@@ -1,40 +1,47 @@
 """Streams: one pass over the rows, in order, exactly T batches of public size B, in chunks that fit memory.
 
-Missing rows count as zero rows (the denominator stays B), surplus rows are never read, and a stream opens
-once: one plan pays for one pass. A method with a schedule of its own says which ``Portion`` of the rows each round
-sees: batches of uneven size from any stream, the same rows again or a sample of them from arrays only.
+    containers  ->  gate  ->  batches
+
+Missing rows count as zero rows (the denominator stays B), surplus rows are never read, and a stream opens once: one
+plan pays for one pass. A method with a schedule of its own says which ``Portion`` of the rows each round sees: batches
+of uneven size from any stream, the same rows again or a sample of them from arrays only.
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from dpsco.errors import DataError, InvalidArgument, SecondPassError, one_of
+from dpsco.errors import DataError, InvalidArgument, SecondPassError, one_of, positive_integer
 from dpsco.parallel import available_threads, in_order
 from dpsco.query import CHUNK_ROWS, Batch, Chunk, Portion, chunk_multiple
+from dpsco.rows.containers import column_length, is_frame, is_rows
 from dpsco.rows.csr import CsrRows, is_sparse
-from dpsco.rows.layout import Layout
+from dpsco.rows.gate import Declared, admit, admit_labels, container_width, declared_by
+from dpsco.rows.ids import NO_ROUND, rounds_of_ids
+from dpsco.rows.layout import LabelRule, Layout
+from dpsco.rows.rechunk import WaitingRows
 
 __all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Stream", "stream"]
 
 _VIEW_BYTES = 1 << 30  # a chunk of an array in memory is a view: large ones cost nothing
-_COPY_BYTES = 1 << 20  # a chunk gathered from short ones, or from rows here and there, is a copy
+_COPY_BYTES = 1 << 20  # a chunk that is converted, gathered from short ones or from rows here and there is a copy
 _LOOK_BYTES = 32 << 20  # rows looked at by one thread
 
+_REMEDY = "Clean them, or pass stream(..., non_finite='zero') to count such rows as zero rows. Nothing was spent."
 
 Sample = Callable[[int, int, float], NDArray[np.int64]]
 """``sample(step, rows, rate)``: positions that enter round ``step``; ``Releaser.sample``."""
 
 
 class Again:
-    """Chunks that can be gone over again; nothing is read before the first time."""
+    """Chunks that can be read again; nothing is read before the first time."""
 
     def __init__(self, chunks: Callable[[], Iterator[Chunk]]) -> None:
         self._chunks = chunks
@@ -58,15 +65,14 @@ class Stream:
         self._unopened = threading.Lock()
 
     def open(self, layout: Layout, sample: Sample | None = None) -> Iterator[Batch]:
-        """The batches of ``layout``, in order; ``sample`` draws where a portion has a rate.
+        """Return the batches of ``layout``, in order; ``sample`` draws where a portion has a rate.
 
-        Checks everything that can be checked before a row is used.
+        Everything that can be checked is checked before a row is used.
         """
         if not self._unopened.acquire(blocking=False):
             raise SecondPassError(
                 "This stream was opened already. A plan pays for one pass over its rows: make a new stream for a new "
-                "run, and "
-                "charge both runs to one Account if they see the same people."
+                "run, and charge both runs to one Account if they see the same people."
             )
         try:
             self._check(layout)
@@ -81,8 +87,7 @@ class Stream:
         if layout.adjacency == "add-remove":
             raise InvalidArgument(
                 "adjacency='add-remove' needs rows that choose their round by themselves: here batches are cut by "
-                "position, "
-                "and deleting one row would shift every later batch. Use stream(X, y, ids=...), or "
+                "position, and deleting one row would shift every later batch. Use stream(X, y, ids=...), or "
                 "adjacency='zero-out'."
             )
 
@@ -100,40 +105,45 @@ class Stream:
 
 
 class ArrayStream(Stream):
-    """Rows of arrays in memory (or memory-mapped), batch after batch."""
+    """Rows of a container in memory (or memory-mapped), batch after batch."""
 
-    def __init__(self, features: NDArray[Any], labels: NDArray[Any], non_finite: str) -> None:
+    def __init__(self, data: Any, labels: Any, non_finite: str, width: int | None, dtype: str | None) -> None:
         super().__init__()
-        self._features, self._labels, self._non_finite = features, labels, non_finite
-        self.rows_available = len(labels)
+        data = CsrRows.of(data) if is_sparse(data) else data
+        self._data, self._non_finite, self._dtype, self._width = data, non_finite, dtype, width
+        self._rows_there = data.shape[0] if hasattr(data, "shape") else len(data)
+        self._labels = admit_labels(labels, self._rows_there)
+        self._features: Any = None
+        self.rows_available = self._rows_there
 
     def _check(self, layout: Layout) -> None:
         super()._check(layout)
         self._check_rows(layout)
 
     def _check_rows(self, layout: Layout) -> None:
-        _check_width(self._features, layout)
+        width = self._width if layout.width is None else layout.width
+        if width is None and self._non_finite == "error" and is_rows(self._data):
+            self._data = _same_width(self._data)
+        self._features = admit(self._data, declared_by(self._data, width, self._dtype))
         if self._non_finite == "error":
-            _check_values(self._features, self._labels, layout)
+            _refuse_unfit(self._data, self._features, self._labels, layout)
 
     def _batches(self, layout: Layout) -> Iterator[Batch]:
         for step in range(layout.rounds):
             first = step * layout.batch_size
-            yield Batch(step, self._chunks(first, min(first + layout.batch_size, len(self._labels))))
+            yield Batch(step, self._chunks(first, min(first + layout.batch_size, self._rows_there)))
 
     def _chunks(self, first: int, last: int) -> Iterator[Chunk]:
-        rows = _chunk_rows(self._features, _VIEW_BYTES)
-        for start in range(first, last, rows):
-            stop = min(start + rows, last)
-            self.rows_read = (self.rows_read or 0) + stop - start
-            yield self._features[start:stop], self._labels[start:stop]
+        for features, labels in self._views(first, last):
+            self.rows_read = (self.rows_read or 0) + len(labels)
+            yield features, labels
 
     def _check_portions(self, portions: Sequence[Portion]) -> None:
         """Any portion will do: the rows stay at hand."""
 
     def _portions(self, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
         for step, portion in enumerate(portions):
-            last = min(portion.last, len(self._labels))
+            last = min(portion.last, self._rows_there)
             self.rows_read = max(self.rows_read or 0, last)
             if portion.rate < 1.0:
                 if sample is None:
@@ -143,14 +153,15 @@ class ArrayStream(Stream):
                 yield Batch(step, Again(partial(self._views, min(portion.first, last), last)))
 
     def _views(self, first: int, last: int) -> Iterator[Chunk]:
-        rows = _chunk_rows(self._features, _VIEW_BYTES)
+        views = isinstance(self._features, (np.ndarray, CsrRows))
+        rows = _chunk_rows(self._features, _VIEW_BYTES if views else _COPY_BYTES)
         for start in range(first, last, rows):
             stop = min(start + rows, last)
             yield self._features[start:stop], self._labels[start:stop]
 
     def _sampled(self, step: int, portion: Portion, sample: Sample) -> Iterator[Chunk]:
         positions = portion.first + sample(step, portion.rows, portion.rate)
-        yield from self._picked(positions[positions < len(self._labels)])
+        yield from self._picked(positions[positions < self._rows_there])
 
     def _picked(self, positions: NDArray[np.int64]) -> Iterator[Chunk]:
         rows = _chunk_rows(self._features, _COPY_BYTES)
@@ -162,30 +173,36 @@ class ArrayStream(Stream):
 class HashedStream(ArrayStream):
     """Rows that choose their round by a hash of their id, so that no row's place depends on another row.
 
-    Batch sizes then vary and stay secret; every denominator is the public B.
+    Batch sizes then vary and stay secret; every denominator is the public B. No round sees a row without an id.
     """
 
     rows_read = None
 
-    def __init__(self, features: NDArray[Any], labels: NDArray[Any], ids: Sequence[Any], non_finite: str) -> None:
-        super().__init__(features, labels, non_finite)
+    def __init__(self, data: Any, labels: Any, ids: Any, non_finite: str, width: int | None, dtype: str | None) -> None:
+        super().__init__(data, labels, non_finite, width, dtype)
         self.rows_available = None
+        if column_length(ids) != self._rows_there:
+            raise InvalidArgument("Expected one id for each row of X; their numbers differ.")
         self._ids = ids
 
     def _check(self, layout: Layout) -> None:
         if layout.adjacency != "add-remove":
             raise InvalidArgument(
                 "Rows with ids choose their round by themselves, which is what adjacency='add-remove' is for; the "
-                "plan has "
-                f"{layout.adjacency!r}. Plan with 'add-remove' (the noise of 'zero-out'), or leave the ids out."
+                f"plan has {layout.adjacency!r}. Plan with 'add-remove' (the noise of 'zero-out'), or leave the ids "
+                "out."
             )
         self._check_rows(layout)
+        self._rounds = rounds_of_ids(self._ids, bytes.fromhex(layout.digest), layout.rounds)
+        if self._non_finite == "error" and np.any(self._rounds == NO_ROUND):
+            raise InvalidArgument(
+                "Expected every id to be a whole number or text: a row's round is a hash of it. Pass "
+                "stream(..., non_finite='zero') to leave rows without an id out."
+            )
 
     def _batches(self, layout: Layout) -> Iterator[Batch]:
-        salt = bytes.fromhex(layout.digest)
-        rounds = np.array([_round_of(identity, salt, layout.rounds) for identity in self._ids], dtype=np.int64)
-        order = np.argsort(rounds, kind="stable")
-        edges = np.searchsorted(rounds[order], np.arange(layout.rounds + 1))
+        order = np.argsort(self._rounds, kind="stable")
+        edges = np.searchsorted(self._rounds[order], np.arange(layout.rounds + 1))
         for step in range(layout.rounds):
             yield Batch(step, self._picked(order[edges[step] : edges[step + 1]]))
 
@@ -197,22 +214,39 @@ class HashedStream(ArrayStream):
 
 
 class ChunkStream(Stream):
-    """Rows from an iterable of (features, labels) chunks of any size; the iterable is read as far as needed."""
+    """Rows from an iterable of chunks (X, y) of any size, or of single rows; read as far as needed."""
 
-    def __init__(self, chunks: Iterable[Any]) -> None:
+    def __init__(
+        self, items: Iterable[Any], kind: str, width: int | None, dtype: str | None, sparse: bool | None
+    ) -> None:
         super().__init__()
-        self._source = iter(chunks)
-        self.fast = bool(getattr(chunks, "fast", False))  # an iterable may say so of itself
-        self._kept: list[Chunk] = []
-        self._width: int | None = None
-        self._sparse: bool | None = None
+        said: Declared | None = getattr(items, "declared", None)  # an iterable may state what its rows are
+        self._source = iter(items)
+        self.fast = bool(getattr(items, "fast", False))
+        self._kind, self._width = kind, width if said is None else said.width
+        self._dtype = dtype or ("float64" if said is None else said.dtype)
+        self._sparse = sparse if sparse is not None else said is not None and said.sparse
+        self._declared: Declared | None = None
+        self._waiting = WaitingRows()
 
     def open(self, layout: Layout, sample: Sample | None = None) -> Iterator[Batch]:
         batches = super().open(layout, sample)
-        self._width = layout.width
-        if not self._fill():
+        if not self._read(1):
             raise DataError("The stream is empty: no row was found. Check the source; nothing was spent.")
         return batches
+
+    def _check(self, layout: Layout) -> None:
+        super()._check(layout)
+        width = self._width if layout.width is None else layout.width
+        if self._width is not None and layout.width not in (None, self._width):
+            raise DataError(
+                f"Expected rows of {layout.width} features (problem.dimension={layout.width}), "
+                f"got {self._width}. Fix the data or the problem."
+            )
+        if width is not None:
+            self._declared = Declared(width, self._dtype, self._sparse)
+        elif self._kind == "rows":
+            raise InvalidArgument("Single rows do not state how many features a row has. Pass width=....")
 
     def _batches(self, layout: Layout) -> Iterator[Batch]:
         for step in range(layout.rounds):
@@ -234,149 +268,153 @@ class ChunkStream(Stream):
 
     def _chunks(self, size: int) -> Iterator[Chunk]:
         left = size
-        while left and self._fill():
-            rows = self._whole(left) or min(_chunk_rows(self._kept[-1][0], _COPY_BYTES), left)
-            features, labels = self._take(rows)
+        while left and (self._waiting.rows or self._read(left)):
+            wanted = self._whole(left) or min(_chunk_rows(self._waiting.first[0], _COPY_BYTES), left)
+            while self._waiting.rows < wanted and self._read(wanted - self._waiting.rows):
+                pass
+            features, labels = self._waiting.take(min(wanted, self._waiting.rows))
             left -= len(labels)
             self.rows_read = (self.rows_read or 0) + len(labels)
             yield features, labels
 
     def _whole(self, left: int) -> int:
-        """Rows, in whole units, that the chunk at hand holds by itself: they need no copy."""
-        features, labels = self._kept[-1]
+        """Rows, in whole units, that the first chunk holds by itself: they need no copy."""
+        features, labels = self._waiting.first
         unit = _chunk_rows(features, 0)
         return left if len(labels) >= left else len(labels) // unit * unit
 
-    def _take(self, rows: int) -> Chunk:
-        """Exactly ``rows`` rows, fewer only at the end of the source."""
-        parts: list[Chunk] = []
-        wanted = rows
-        while wanted and self._fill():
-            features, labels = self._kept.pop()
-            if len(labels) > wanted:
-                self._kept.append((features[wanted:], labels[wanted:]))
-                features, labels = features[:wanted], labels[:wanted]
-            parts.append((features, labels))
-            wanted -= len(labels)
-        if len(parts) == 1:
-            return parts[0]
-        join: Any = CsrRows.joined if is_sparse(parts[0][0]) else np.concatenate
-        return join([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-
-    def _fill(self) -> bool:
-        """Have a chunk with at least one row at hand, if the source still has one."""
-        while not self._kept:
-            try:
-                item = next(self._source)
-            except StopIteration:
+    def _read(self, wanted: int) -> bool:
+        """Read on until a row more is waiting, at most ``wanted`` single rows; False at the end of the source."""
+        before = self._waiting.rows
+        while self._waiting.rows == before:
+            items = list(islice(self._source, min(wanted, CHUNK_ROWS) if self._kind == "rows" else 1))
+            if not items:
                 return False
-            features, labels = _chunk(item)
-            self._width = self._width or features.shape[1]
-            if features.shape[1] != self._width:
-                raise DataError(_width_message(features.shape[1], self._width))
-            if self._sparse not in (None, is_sparse(features)):
-                raise DataError(
-                    "Expected the chunks of the stream to be all dense or all sparse. Convert those that differ."
-                )
-            self._sparse = is_sparse(features)
-            if len(labels):
-                self._kept.append((features, labels))
+            if self._kind == "rows" and self._declared is not None:
+                self._waiting.put(*self._declared.row_pairs(items))
+            else:
+                self._waiting.put(*self._typed(items[0]))
         return True
+
+    def _typed(self, item: Any) -> Chunk:
+        try:
+            features, labels = item
+        except (TypeError, ValueError):
+            raise DataError(
+                "Expected the stream to yield chunks (X, y), or with items='rows' pairs (row, label)."
+            ) from None
+        if self._declared is None:
+            if (width := container_width(features)) is None:
+                raise InvalidArgument("A list of rows does not state how many features a row has. Pass width=....")
+            self._declared = Declared(width, self._dtype, self._sparse)
+        if not is_rows(features):
+            container_width(features)  # a single row in place of a chunk
+        return self._declared.chunk(features, labels)
 
 
 def stream(
-    data: Any, labels: ArrayLike | None = None, *, ids: Sequence[Any] | None = None, non_finite: str = "error"
+    data: Any,
+    labels: Any = None,
+    *,
+    ids: Any = None,
+    items: str = "chunks",
+    non_finite: str = "error",
+    dtype: str | None = None,
+    width: int | None = None,
+    sparse: bool | None = None,
 ) -> Stream:
     """Rows to train on, once.
 
     ``stream(X, y)``
-        arrays, in their order; checked up front for shape and finite values. X may be a sparse matrix of SciPy,
-        which is read as CSR.
+        a container of rows and one of labels, in their order: arrays, lists, pandas, polars, Arrow, a sparse matrix
+        of SciPy (read as CSR). Checked before anything is spent, unless ``non_finite="zero"``.
     ``stream(X, y, ids=ids)``
         each row's round is a hash of its id: the form that ``adjacency="add-remove"`` needs.
     ``stream(chunks)``
-        any iterable of (X, y) chunks or (row, label) pairs, read lazily and in order; memory does not grow
-        with its length. A row that is not finite or has an unknown label counts as a zero row. A chunk of
-        another width, or that is not numbers, is an error of the source and stops the run.
+        any iterable of chunks (X, y), each as above, read lazily and in order. Where chunks begin and end does not
+        matter.
+    ``stream(pairs, items="rows")``
+        any iterable of single rows (row, label). Each item is one row, whatever it holds.
 
-    ``non_finite="zero"`` lets non-finite rows of arrays count as zero rows too, without a look ahead: an
-    error is a data-dependent outcome, and this removes it.
+    Parameters
+    ----------
+    data, labels
+        The rows; ``labels=None`` beside a table gives every row the label 0.
+    ids
+        One id per row; 7, 7.0 and "7" are one id. No round sees a row without an id.
+    items
+        What an item of an iterable is: "chunks" or "rows".
+    non_finite
+        "error" refuses containers with rows that do not fit: an outcome that rows decide. "zero" counts each such row
+        as a zero row and never fails. Iterables are always read as with "zero".
+    dtype
+        "float64" or "float32", the type that rows are held and summed in. By default float32 for NumPy arrays and
+        sparse matrices of float32, float64 for everything else (``rows/gate.py`` says why).
+    width
+        Features per row, where neither the problem nor the container states it (lists under a ``CustomLoss``).
+    sparse
+        Whether chunks are kept as CSR; the default is dense. A single container says so itself.
+
+    Returns
+    -------
+    Stream
+        To hand to ``dpsco.train``.
+
+    Guarantee: what becomes of a row, and its place, depend on that row alone. A row that does not fit counts as a zero
+    row. Cost: arrays of float32 and float64 are shared, not copied; memory does not grow with an iterable's length.
     """
     one_of("non_finite", non_finite, ("error", "zero"))
-    if labels is None and not _is_matrix(data):
+    one_of("items", items, ("chunks", "rows"))
+    if dtype is not None:
+        one_of("dtype", dtype, ("float32", "float64"))
+    if width is not None:
+        width = positive_integer("width", width, "It is the number of features of a row.")
+    if labels is None and not _is_table(data):
         if ids is not None:
             raise InvalidArgument("ids go with arrays: stream(X, y, ids=ids).")
-        return ChunkStream(data)
-    features, targets = _arrays(data, labels)
-    if ids is None:
-        if not len(targets):
-            raise DataError("X is empty: no row was found. Nothing was spent.")
-        return ArrayStream(features, targets, non_finite)
-    if len(ids) != len(targets):
-        raise InvalidArgument("Expected one id for each row of X; their numbers differ.")
-    return HashedStream(features, targets, ids, non_finite)
+        return ChunkStream(data, items, width, dtype, sparse)
+    if items == "rows" or sparse is not None:
+        raise InvalidArgument("items and sparse are about iterables: leave them out beside stream(X, y).")
+    container_width(data)
+    if ids is not None:
+        return HashedStream(data, labels, ids, non_finite, width, dtype)
+    made = ArrayStream(data, labels, non_finite, width, dtype)
+    if not made.rows_available:
+        raise DataError("X is empty: no row was found. Nothing was spent.")
+    return made
 
 
-def _is_matrix(data: Any) -> bool:
-    return getattr(data, "ndim", None) == 2
+def _is_table(data: Any) -> bool:
+    return is_sparse(data) or is_frame(data) or len(getattr(data, "shape", ())) == 2
 
 
-def _arrays(data: Any, labels: ArrayLike | None) -> Chunk:
+def _same_width(rows: Any) -> NDArray[Any]:
+    """A list of rows as an array, where an error that rows decide is allowed."""
     try:
-        features: Any = CsrRows.of(data) if is_sparse(data) else np.asarray(data)
-        targets = np.zeros(len(features)) if labels is None else np.asarray(labels)
-    except DataError:
-        raise
+        array = np.asarray(rows if isinstance(rows, (list, tuple)) else rows.tolist())
     except (ValueError, TypeError, OverflowError):
-        raise DataError("Expected X and y to be numeric arrays of one shape: rows of equal width.") from None
-    if features.ndim != 2 or features.dtype.kind not in "fiub":
-        raise DataError(
-            f"Expected X to be a numeric array of shape (rows, features), got {features.dtype} {features.shape}."
-        )
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        targets = targets[:, 0]
-    if targets.ndim != 1 or targets.dtype.kind not in "fiub":
-        raise DataError(
-            f"Expected y to be a numeric vector, got {targets.dtype} {targets.shape}. Map labels to numbers first."
-        )
-    if len(targets) != len(features):
-        raise DataError(f"Expected one label a row, got {len(targets)} labels for {len(features)} rows.")
-    return features, targets
+        array = np.zeros(0)
+    if array.ndim != 2:
+        raise DataError("Expected X to have rows of one length. State it as width=..., or pass an array or a table.")
+    return array
 
 
-def _chunk(item: Any) -> Chunk:
-    try:
-        features, labels = item
-        features = CsrRows.of(features) if is_sparse(features) else np.asarray(features)
-    except DataError:
-        raise
-    except (TypeError, ValueError):
-        raise DataError("Expected the stream to yield pairs (features, labels) of numbers.") from None
-    if features.ndim == 1:
-        features, labels = features[None, :], np.atleast_1d(labels)
-    return _arrays(features, labels)
-
-
-def _check_width(features: NDArray[Any], layout: Layout) -> None:
-    if layout.width is not None and features.shape[1] != layout.width:
-        raise DataError(_width_message(features.shape[1], layout.width))
-
-
-def _width_message(got: int, wanted: int) -> str:
-    return f"Expected rows of {wanted} features (problem.dimension={wanted}), got {got}. Fix the data or the problem."
-
-
-def _check_values(features: NDArray[Any], labels: NDArray[Any], layout: Layout) -> None:
-    remedy = "Clean them, or pass stream(..., non_finite='zero') to count such rows as zero rows. Nothing was spent."
+def _refuse_unfit(data: Any, features: Any, labels: Any, layout: Layout) -> None:
+    """Raise if a row does not fit: allowed where the caller asked for it."""
+    if getattr(getattr(data, "dtype", None), "kind", "") == "c":
+        raise DataError(f"Complex data not supported: X holds complex numbers. {_REMEDY}")
     rows = _chunk_rows(features, _LOOK_BYTES)
-    parts = (features[start : start + rows] for start in range(0, len(labels), rows))
+    parts = (features[start : start + rows] for start in range(0, len(features), rows))
     if not all(in_order((partial(_finite, part) for part in parts), available_threads())):
-        raise DataError(f"X has values that are NaN or infinite. {remedy}")
-    if not np.all(np.isfinite(labels)):
-        raise DataError(f"y has values that are NaN or infinite. {remedy}")
-    loss = layout.labels
-    if loss is not None and not np.all(loss.valid(labels)):
-        raise DataError(f"y has labels that the {loss.kind} loss cannot take: expected {loss.labels_are}. {remedy}")
+        raise DataError(f"X has values that are NaN or infinite, or no numbers. {_REMEDY}")
+    targets = labels[:]
+    loss: LabelRule | None = layout.labels
+    if loss is None and layout.label_rule is not None:
+        loss = layout.label_rule(features.shape[1])
+    if not np.all(np.isfinite(targets)):
+        raise DataError(f"y has values that are NaN or infinite, or no numbers. {_REMEDY}")
+    if loss is not None and not np.all(loss.valid(targets)):
+        raise DataError(f"y has labels that the {loss.kind} loss cannot take: expected {loss.labels_are}. {_REMEDY}")
 
 
 def _finite(part: Any) -> bool:
@@ -392,13 +430,3 @@ def _chunk_rows(features: Any, limit: int) -> int:
     unit = CHUNK_ROWS if sparse else chunk_multiple(features.shape[1])
     width = features.mean_width if sparse else features.shape[1]
     return max(1, limit // (8 * width * unit)) * unit
-
-
-def _round_of(identity: Any, salt: bytes, rounds: int) -> int:
-    """Round of a row: a keyed hash of its id, uniform over the rounds, a function of nothing else."""
-    if isinstance(identity, np.generic):
-        identity = identity.item()
-    if not isinstance(identity, (int, str, bytes)):
-        raise InvalidArgument("Expected every id to be an int, a str or bytes: a row's round is a hash of it.")
-    data = repr(identity).encode()
-    return int.from_bytes(hashlib.blake2b(data, key=salt[:32], digest_size=16).digest(), "little") % rounds

@@ -102,7 +102,10 @@ def train(
         channel = Releaser(schedule.calibration, schedule.mechanism, plan.problem.parameters, ledger)
         waist = Waist(oracle, plan.problem, channel.indices, bounded=method.needs == "convexity")
         portions = schedule.portions
-        batches = stream.open(dataclasses.replace(plan.layout, portions=portions), channel.sample)
+        batches = stream.open(
+            dataclasses.replace(plan.layout, portions=portions, label_rule=getattr(oracle, "label_rule", None)),
+            channel.sample,
+        )
         if account is not None:
             account.charge(ledger.run_id, plan.budget)
         state = method.start(plan, x0)

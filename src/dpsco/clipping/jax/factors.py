@@ -41,20 +41,19 @@ def is_outer(rule: Rule, points: int) -> bool:
     return terms * (rule.outputs + rule.inputs) < rule.outputs * rule.inputs
 
 
-def screened(features: Any, labels: Any, count: Any) -> tuple[Any, Any, Any]:
-    """Set rows that are not finite, or beyond ``count``, to 0; also return which rows remain."""
-    finite = jnp.isfinite(labels) & jnp.all(jnp.isfinite(features.reshape(len(labels), -1)), axis=1)
-    usable = finite & (jnp.arange(len(labels)) < count)
+def screened(features: Any, labels: Any, there: Any) -> tuple[Any, Any, Any]:
+    """Set rows that are not finite in the model's types, or not ``there``, to 0; also return which rows remain."""
+    usable = there & jnp.isfinite(labels) & jnp.all(jnp.isfinite(features.reshape(len(labels), -1)), axis=1)
     wide = usable.reshape(-1, *(1,) * (features.ndim - 1))
     zero = jnp.zeros((), features.dtype)
     return jnp.where(wide, features, zero), jnp.where(usable, labels, jnp.zeros((), labels.dtype)), usable
 
 
 def factors_of_rows(
-    closed: ClosedJaxpr, rules: Sequence[Rule], points: Any, weights: Any, features: Any, labels: Any, count: Any
+    closed: ClosedJaxpr, rules: Sequence[Rule], points: Any, weights: Any, features: Any, labels: Any, there: Any
 ) -> tuple[Factors, Any]:
     """Compute the factors of every row of a block, with a leading axis of rows, and which rows count."""
-    features, labels, usable = screened(features, labels, count)
+    features, labels, usable = screened(features, labels, there)
     rows: Any = jax.vmap(lambda a, y: factors_of_row(closed, rules, points, weights, a, y))
     return rows(features, labels), usable
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpsco.clipping.jax.blocks import Form, blocks, form_of
+from dpsco.clipping.jax.blocks import Form, blocks, forms_to_try
 from dpsco.clipping.jax.factors import is_outer
 from dpsco.clipping.jax.ghost_rules import Rule, Whole
 from dpsco.clipping.jax.program import Program, block_rows, compiled, compiled_rowwise, traced
@@ -33,6 +33,7 @@ class JaxOracle:
         self._layout = Layout.of(params)
         self._start = self._layout.flat(params)
         self._start.setflags(write=False)
+        self._forms: dict[tuple[int, ...], Form] = {}
         self._traces: dict[Form, Any] = {}
         self._programs: dict[Any, Program] = {}
 
@@ -64,12 +65,13 @@ class JaxOracle:
         first = next(chunks, None)
         if first is None:  # an empty batch
             return Clipped(np.zeros(self.size), 0)
-        program = self._program(query, self._form(*first))
+        form = self._form(first[0])
+        program = self._program(query, form)
         points = program.points_of(self._layout, query)
         with x64(True):
             totals = [jax.numpy.zeros(shape) for shape in self._layout.shapes]
         rows, tallies = 0, []
-        for block in blocks(_chain(first, chunks), program.rows, self._form(*first)):
+        for block in blocks(_chain(first, chunks), program.rows, form):
             totals, *tally = program(points, query, totals, block)
             rows += block.filled
             tallies.append(tally)  # read at the end, so the device does not wait after each block
@@ -86,8 +88,7 @@ class JaxOracle:
             One synthetic row with the shape of the data. It is not needed after the first batch.
         """
         if example is not None:
-            features, labels = (np.asarray(part)[None] for part in example)
-            trace = self._trace(self._form(features, labels))
+            trace = self._trace(self._form(np.asarray(example[0])[None]))
         elif self._traces:
             trace = next(reversed(self._traces.values()))
         else:
@@ -99,10 +100,25 @@ class JaxOracle:
             for name, shape, rule in zip(names, shapes, trace[1], strict=True)
         )
 
-    def _form(self, features: Any, labels: Any) -> Form:
+    def _form(self, features: Any) -> Form:
+        """The types that the loss takes, tried without data on the shape of a row."""
         if is_sparse(features):
             raise DataError("Expected dense rows: a loss in JAX takes arrays. Pass X.toarray(), chunk by chunk.")
-        return form_of(features, labels, np.dtype(np.float64 if self._layout.double else np.float32))
+        shape = tuple(features.shape[1:])
+        if shape not in self._forms:
+            self._forms[shape] = self._accepted(shape)
+        return self._forms[shape]
+
+    def _accepted(self, shape: tuple[int, ...]) -> Form:
+        refused: Exception | None = None
+        for form in forms_to_try(shape, np.dtype(np.float64 if self._layout.double else np.float32)):
+            try:
+                self._trace(form)
+            except Exception as error:  # about shapes and types: no row was seen
+                refused = refused or error
+            else:
+                return form
+        raise refused or AssertionError
 
     def _trace(self, form: Form) -> Any:
         if form not in self._traces:

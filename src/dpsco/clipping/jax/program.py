@@ -45,7 +45,7 @@ class Program:
         """Add one block to ``totals``; also count the scaled rows and the rows that count."""
         with _silent(), x64(self.double):
             weights = np.asarray(query.weights, np.float64 if self.double else np.float32)
-            found = self.factors(points, list(weights), block.features, block.labels, block.filled)
+            found = self.factors(points, list(weights), block.features, block.labels, block.there)
         with _silent(), x64(True):
             return self.add(totals, *found, np.float64(query.clip), np.float64(query.grid))
 
@@ -103,8 +103,8 @@ def block_rows(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, memory: 
 def compiled(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, rows: int, *, double: bool) -> Program:
     """Return the program for blocks of ``rows`` rows that are summed together."""
 
-    def factors(at: Any, weights: Any, features: Any, labels: Any, count: Any) -> Any:
-        return factors_of_rows(closed, rules, at, weights, features, labels, count)
+    def factors(at: Any, weights: Any, features: Any, labels: Any, there: Any) -> Any:
+        return factors_of_rows(closed, rules, at, weights, features, labels, there)
 
     def add(totals: Any, found: Any, usable: Any, clip: Any, grid: Any) -> Any:
         return add_block(rules, points, totals, found, usable, clip, grid)
@@ -115,8 +115,8 @@ def compiled(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, rows: int,
 def compiled_rowwise(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, rows: int, *, double: bool) -> Program:
     """Return the program that rounds rows one at a time: a row's position and neighbours cannot affect its bits."""
 
-    def factors(at: Any, weights: Any, features: Any, labels: Any, count: Any) -> Any:
-        features, labels, usable = screened(features, labels, count)
+    def factors(at: Any, weights: Any, features: Any, labels: Any, there: Any) -> Any:
+        features, labels, usable = screened(features, labels, there)
         return lax.map(lambda row: factors_of_row(closed, rules, at, weights, *row), (features, labels)), usable
 
     def add(totals: Any, found: Any, usable: Any, clip: Any, grid: Any) -> Any:

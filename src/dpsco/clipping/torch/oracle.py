@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 from dpsco.clipping.torch.checks import check_layers
 from dpsco.clipping.torch.clipped_sum import BLOCK_ROWS, add_clipped, on_grid_
 from dpsco.clipping.torch.passes import LossFunction, calm, capture, per_example, row_by_row
-from dpsco.clipping.torch.structure import Structure, ghost_terms, rehearse
+from dpsco.clipping.torch.structure import ClassLabels, Failed, Structure, ghost_terms, rehearse
 from dpsco.clipping.torch.terms import Dense, Term
 from dpsco.clipping.torch.weights import Weights
 from dpsco.errors import DataError, InvalidArgument, positive_integer
 from dpsco.query import Array, Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import is_sparse
+from dpsco.rows.rechunk import in_blocks
 
 __all__ = ["TorchOracle", "oracle"]
 
@@ -59,7 +60,7 @@ def oracle(
         bytes that a pass may take, about.
     ``inputs``, ``labels``
         types that rows and labels are turned into: the model's own for rows (``torch.int64`` for embeddings); for
-        labels ``torch.int64`` if they come as integers, the model's own if not.
+        labels the model's own if the loss takes it on made-up rows, ``torch.int64`` if not. The data are not asked.
     ``ghost``
         False sends every parameter through ``vmap``.
 
@@ -81,7 +82,7 @@ class TorchOracle:
         self._loss, self._ghost = loss, ghost
         self._memory = positive_integer("memory", memory, "It is the number of bytes that a pass may take.")
         self._inputs, self._labels = inputs, labels
-        self._structures: dict[Any, Structure] = {}
+        self._structures: dict[int, Structure] = {}
         first = self._weights.module.get_parameter(next(iter(self._weights.shapes)))
         self._device, self._dtype = first.device, first.dtype
 
@@ -104,10 +105,14 @@ class TorchOracle:
         state: dict[str, Any] = self.load(weights).state_dict()
         return state
 
-    def describe(self, width: int, *, integer_labels: bool = True) -> str:
+    def label_rule(self, width: int) -> ClassLabels | None:
+        """Return which labels the loss can take beside the model's outputs; None if it takes any number."""
+        structure = self._structure(width)
+        return None if structure.classes is None else ClassLabels(structure.classes)
+
+    def describe(self, width: int) -> str:
         """Which parameters have a ghost rule and which go through ``vmap``, and why, for rows of ``width`` numbers."""
-        kinds = np.dtype(np.int64 if integer_labels else np.float64)
-        structure = self._structure(width, kinds)
+        structure = self._structure(width)
         rows = self._pass_rows(structure)
         return "\n".join([*structure.lines, f"passes of {rows} rows, about {structure.row_bytes:,} bytes each"])
 
@@ -119,8 +124,8 @@ class TorchOracle:
             points = [self._weights.parameters(point) for point in query.points]
             whole = torch.zeros(self.size, dtype=torch.float64, device=self._device)
             total = torch.zeros_like(whole)
-        for features, labels in _blocks(batch, 1 if query.rowwise else BLOCK_ROWS):
-            structure = self._structure(features.shape[1], labels.dtype)
+        for features, labels in in_blocks(_dense(batch), 1 if query.rowwise else BLOCK_ROWS):
+            structure = self._structure(features.shape[1])
             step, shortened, zeroed = self._pass_rows(structure), 0, 0
             with calm(self._device):
                 total.zero_()
@@ -138,7 +143,7 @@ class TorchOracle:
     def _pass(
         self, structure: Structure, query: Query, points: list[dict[str, Tensor]], chunk: Chunk, total: Tensor
     ) -> tuple[int, int]:
-        rows, labels, bad = self._usable(chunk)
+        rows, labels, bad = self._usable(chunk, structure)
         terms, _ = self._tried(structure, query.weights, points, rows, labels)
         if terms is None:
             # A label or an index out of range stops the whole pass: rows that fail alone do not count. Which they are,
@@ -203,15 +208,23 @@ class TorchOracle:
             failing[k] = self._tried(structure, factors, points, rows[k : k + 1], labels[k : k + 1])[0] is None
         return failing
 
-    def _usable(self, chunk: Chunk) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows and labels as the model takes them, and which are not finite; those become zeros."""
+    def _usable(self, chunk: Chunk, structure: Structure) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows and labels as the model takes them, and which it cannot take; those become zeros."""
         features, labels = (np.asarray(part) for part in chunk)
-        bad = ~(np.all(np.isfinite(features), axis=1) & np.isfinite(labels))
+        with np.errstate(all="ignore"):
+            good = np.isfinite(labels) & np.all(np.isfinite(features), axis=1)
+            if not self._input_type.is_floating_point:
+                good &= np.all(features == np.floor(features), axis=1)
+            if not structure.labels.is_floating_point:
+                good &= labels == np.floor(labels)
+            if structure.classes is not None:
+                good &= (labels >= 0) & (labels < structure.classes)
+        bad = ~good
         if bad.any():
             features, labels = np.where(bad[:, None], 0, features), np.where(bad, 0, labels)
         with np.errstate(all="ignore"):
             x = torch.tensor(_plain(features)).to(self._device, self._input_type)
-            y = torch.tensor(_plain(labels)).to(self._device, self._label_type(labels.dtype))
+            y = torch.tensor(_plain(labels)).to(self._device, structure.labels)
         return x, y, torch.from_numpy(bad).to(self._device)
 
     # --- how the model is served --------------------------------------------------------------
@@ -220,18 +233,22 @@ class TorchOracle:
     def _input_type(self) -> Any:
         return self._dtype if self._inputs is None else self._inputs
 
-    def _label_type(self, kind: np.dtype[Any]) -> Any:
-        if self._labels is not None:
-            return self._labels
-        return torch.int64 if kind.kind in "iub" else self._dtype
+    def _structure(self, width: int) -> Structure:
+        if width not in self._structures:
+            self._structures[width] = self._rehearsed(width)
+        return self._structures[width]
 
-    def _structure(self, width: int, kind: np.dtype[Any]) -> Structure:
-        label_type = self._label_type(kind)
-        if (width, label_type) not in self._structures:
-            self._structures[width, label_type] = rehearse(
-                self._weights, self._loss, width, self._input_type, label_type, self._device, ghost=self._ghost
-            )
-        return self._structures[width, label_type]
+    def _rehearsed(self, width: int) -> Structure:
+        """The structure for the first type of labels that the loss takes."""
+        refused: Failed | None = None
+        for labels in (self._dtype, torch.int64) if self._labels is None else (self._labels,):
+            try:
+                return rehearse(
+                    self._weights, self._loss, width, self._input_type, labels, self._device, ghost=self._ghost
+                )
+            except Failed as error:
+                refused = refused or error
+        raise refused or AssertionError
 
     def _pass_rows(self, structure: Structure) -> int:
         """Rows of a pass: a power of two, so that blocks are whole passes."""
@@ -239,25 +256,11 @@ class TorchOracle:
         return 1 << (most.bit_length() - 1)
 
 
-def _blocks(batch: Batch, size: int) -> Iterator[Chunk]:
-    """The rows of a batch, ``size`` at a time, however it was cut into chunks."""
-    kept: list[Chunk] = []
+def _dense(batch: Batch) -> Iterator[Chunk]:
     for features, labels in batch.chunks:
         if is_sparse(features):
             raise DataError("A PyTorch model takes dense rows; these are sparse. Use .toarray(), chunk by chunk.")
-        kept.append((features, labels))
-        while sum(len(y) for _, y in kept) >= size:
-            whole = _joined(kept)
-            yield whole[0][:size], whole[1][:size]
-            kept = [(whole[0][size:], whole[1][size:])]
-    if sum(len(y) for _, y in kept):
-        yield _joined(kept)
-
-
-def _joined(parts: list[Chunk]) -> Chunk:
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+        yield features, labels
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils._pytree import tree_leaves
 
 from dpsco.clipping.torch.checks import check_rows_independent, synthetic_rows
@@ -23,10 +25,14 @@ from dpsco.clipping.torch.terms import Term
 from dpsco.clipping.torch.weights import Weights
 from dpsco.errors import InvalidArgument
 
-__all__ = ["Structure", "ghost_terms", "rehearse"]
+__all__ = ["ClassLabels", "Failed", "Structure", "ghost_terms", "rehearse"]
 
 Tensor = Any
 _WEIGHTS = (3.0, -2.0)
+
+
+class Failed(InvalidArgument):
+    """The model or the loss cannot take synthetic rows of these types."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +51,26 @@ class Structure:
     """Approximate memory per row."""
     lines: tuple[str, ...]
     """One readable line per parameter."""
+    labels: Any
+    """The type of labels that the loss takes."""
+    classes: int | None
+    """Labels 0 to ``classes`` - 1 are those that the loss takes; None if the loss sets no such bound."""
+
+
+@dataclass(frozen=True)
+class ClassLabels:
+    """Labels that a loss can take beside a model of ``classes`` outputs: 0 to classes - 1."""
+
+    classes: int
+    kind = "model's"
+
+    @property
+    def labels_are(self) -> str:
+        return f"whole numbers from 0 to {self.classes - 1}, one per output of the model"
+
+    def valid(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which labels the loss can take."""
+        return np.asarray((labels >= 0) & (labels < self.classes) & (labels == np.floor(labels)))
 
 
 def rehearse(
@@ -63,6 +89,7 @@ def rehearse(
             rows, changed, zeros = synthetic_rows(width, inputs, labels, device)
             points = [weights.parameters(start), weights.parameters(1.01 * start)]
             vector = check_rows_independent(module, loss, rows, changed, zeros)
+            classes = None if labels.is_floating_point else _classes(module, loss, rows, zeros)
             one = per_example(module, list(weights.shapes), _WEIGHTS, points, loss)
             exact, together = _reference(one, rows, zeros)
             ghosts, reasons = _candidates(weights) if ghost else ({}, {})
@@ -70,7 +97,7 @@ def rehearse(
     except InvalidArgument:
         raise
     except Exception as error:  # errors on synthetic rows are public
-        raise InvalidArgument(
+        raise Failed(
             f"The model or the loss failed on synthetic rows of {width} numbers ({inputs}) with label 0 ({labels}): "
             f"{type(error).__name__}: {error} Rows are flat: reshape them in the model (nn.Unflatten); see also "
             "inputs= and labels=."
@@ -84,7 +111,27 @@ def rehearse(
             reasons[name] = why
         else:
             size += _row_bytes(weights, name, ghosts[name], found)
-    return _structure(weights, ghosts, reasons, size, together=together, vector=vector)
+    lines, others, row_bytes = _served(weights, ghosts, reasons, size, together=together)
+    return Structure(ghosts, others, together, vector, row_bytes, lines, labels, classes)
+
+
+def _classes(module: Any, loss: LossFunction, rows: Tensor, labels: Tensor) -> int | None:
+    """How many labels the loss takes beside the model's outputs, tried on synthetic rows: as many as there are outputs,
+    if it takes the last of them and refuses the next."""
+    with torch.no_grad():
+        outputs = module(rows)
+        if not isinstance(outputs, torch.Tensor) or outputs.ndim < 2:
+            return None
+        count = outputs.shape[1]
+        try:
+            loss(outputs, torch.full_like(labels, count - 1))
+        except Exception:
+            return None
+        try:
+            loss(outputs, torch.full_like(labels, count))
+        except Exception:
+            return int(count)
+    return None
 
 
 def ghost_terms(
@@ -164,9 +211,10 @@ def _row_bytes(weights: Weights, name: str, rule: Rule, found: Sequence[Captured
     return (2 * sum(t.nbytes for t in tensors) + patches) // rows
 
 
-def _structure(
-    weights: Weights, ghosts: Mapping[str, Rule], reasons: Mapping[str, str], size: int, *, together: bool, vector: bool
-) -> Structure:
+def _served(
+    weights: Weights, ghosts: Mapping[str, Rule], reasons: Mapping[str, str], size: int, *, together: bool
+) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """Lines for people, parameters without a rule, and the memory that a row takes, about."""
     others, lines, item = [], [], 8
     for full in weights.shapes:
         layer, _, local = full.rpartition(".")
@@ -179,7 +227,7 @@ def _structure(
             )
             others.append(full)
             item += 4 * weights.module.get_parameter(full).nbytes
-    return Structure(ghosts, tuple(others), together, vector, size + (item if others else 0) + 8, tuple(lines))
+    return tuple(lines), tuple(others), size + (item if others else 0) + 8
 
 
 def _join(name: str, local: str) -> str:

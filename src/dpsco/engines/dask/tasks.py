@@ -24,7 +24,7 @@ from dpsco.query import CHUNK_ROWS, Batch, Chunk, Query, chunk_multiple
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.file_stream import RowForm
 from dpsco.rows.readers.arrow import ParquetSource
-from dpsco.rows.shuffle import in_blocks, stacked
+from dpsco.rows.rechunk import in_blocks, stacked
 
 __all__ = ["answer", "load", "pick", "unit_of"]
 

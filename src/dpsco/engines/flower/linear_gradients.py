@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpsco.engines.flower.client import Gradients
 from dpsco.errors import DataError
 from dpsco.problem import CustomLoss, Problem
 from dpsco.query import Array
+from dpsco.rows.gate import Declared
 
 __all__ = ["linear_gradients"]
 
 
-def linear_gradients(problem: Problem, features: ArrayLike, labels: ArrayLike) -> Gradients:
-    """``x -> (rows, p)``: the gradient of ``problem.loss`` on each row; NaN, which clients count as 0, where a label is
-    not one the loss can take.
+def linear_gradients(problem: Problem, features: Any, labels: Any) -> Gradients:
+    """Return ``x -> (rows, p)``: the gradient of ``problem.loss`` on each row of any container.
+
+    A row that does not fit (gate.py), or whose label the loss cannot take, has a gradient of NaN, which clients count
+    as 0.
 
     >>> import dpsco
     >>> problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), dimension=2)
     >>> linear_gradients(problem, [[0.6, 0.8]], [1])(np.zeros(2))
     array([[-0.3, -0.4]])
     """
-    a, y = np.array(features, dtype=np.float64, ndmin=2), np.atleast_1d(np.asarray(labels))
     if isinstance(problem.loss, CustomLoss):
         raise DataError("A CustomLoss has gradients of its own: pass a function x -> (rows, p) in their place.")
-    if a.shape != (len(y), problem.dimension):
-        raise DataError(f"Expected a client's rows to be of shape ({len(y)}, {problem.dimension}), one label each.")
+    a, y = Declared(problem.dimension).chunk(features, labels)
     if problem.intercept:
         a = np.hstack([a, np.ones((len(y), 1))])
-    k, valid = problem.loss.outputs, problem.loss.valid(y)
-    y = np.where(valid, y, 0)
+    k = problem.loss.outputs
+    valid = problem.loss.valid(y) & np.all(np.isfinite(a), axis=1)
+    a, y = np.where(valid[:, None], a, 0.0), np.where(valid, y, 0)
 
     def gradients(x: Array) -> Array:
         scores = a @ x.reshape(k, -1).T

@@ -15,7 +15,7 @@ from dpsco.rows.cells import NUMBER, Coded, coded
 from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
 
-__all__ = ["ArrowSource", "ParquetSource", "arrow_numbers", "arrow_table", "arrow_text"]
+__all__ = ["ArrowSource", "ParquetSource", "arrow_cells", "arrow_numbers", "arrow_real", "arrow_table", "arrow_text"]
 
 AnyFile = Path | RemoteFile
 
@@ -195,6 +195,22 @@ def arrow_numbers(column: Any) -> Array:
         is_number = pc.match_substring_regex(column, NUMBER)
         column = pc.if_else(is_number, column, pa.scalar(None, column.type))
     return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def arrow_real(column: Any) -> Array | None:
+    """Return a column of numbers in memory as floating point, NaN where it holds none; None if its type is another."""
+    types, whole = arrow("pyarrow").types, _whole(column)
+    real = types.is_integer(whole.type) or types.is_floating(whole.type) or types.is_boolean(whole.type)
+    return arrow_numbers(whole) if real else None
+
+
+def arrow_cells(column: Any) -> list[Any]:
+    """Return the cells of a column in memory; None for text that is not UTF-8."""
+    return _texts(_whole(column))
+
+
+def _whole(column: Any) -> Any:
+    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
 
 
 def arrow_text(column: Any) -> Coded:

@@ -25,6 +25,7 @@ class LibsvmSource(MatrixSource):
     """Sparse rows; an index beyond the declared width makes its row count as a zero row. Comments are not supported."""
 
     width = None
+    sparse = True
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = tuple(paths)

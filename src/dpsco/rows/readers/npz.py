@@ -45,6 +45,7 @@ class NpzSource(MatrixSource):
         if len(shape) != 2 or (label is not None and self._header(label) != shape[:1]):
             raise DataError(f"Expected 'X' of shape (rows, features) and {label!r} of shape (rows,) in {path.name!r}.")
         self._rows, self.width = shape
+        self.single = self._type("X") == np.float32
 
     def count(self) -> int:
         return self._rows
@@ -64,6 +65,10 @@ class NpzSource(MatrixSource):
                 raise DataError(f"The file {self._path.name!r} has no member {name!r}. It has: {members}.")
             with self._member(archive, name) as file:
                 return self._start(file, name)[0]
+
+    def _type(self, name: str) -> np.dtype[Any]:
+        with self._open() as archive, self._member(archive, name) as file:
+            return self._start(file, name)[1]
 
     def _blocks(self, name: str, rows: int) -> Iterator[Any]:
         with self._open() as archive, self._member(archive, name) as file:

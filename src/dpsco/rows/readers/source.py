@@ -37,6 +37,10 @@ class MatrixSource:
 
     width: int | None
     """Number of features, where the file says it."""
+    single = False
+    """Whether the file declares its features to be float32."""
+    sparse = False
+    """Whether rows are CSR."""
 
     def read(self, width: int) -> Iterator[tuple[Any, Any]]:
         """(features, labels) as they stand; rows in order."""
@@ -55,7 +59,7 @@ def arrow(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise ExtraMissing("Parquet and Arrow files need pyarrow: install dpsco[files].") from None
+        raise ExtraMissing("Tables in files (CSV, Parquet, Arrow) need pyarrow: install dpsco[files].") from None
 
 
 class Named(Protocol):
@@ -70,9 +74,10 @@ def damaged(path: Named, what: str) -> NoReturn:
     raise DataError(f"The file {path.name!r} {what}") from None
 
 
-def missing_columns(path: Named, wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Raise if a wanted column is not among ``names``."""
+def missing_columns(path: Named, wanted: Sequence[str], names: Sequence[str], *, show: bool = True) -> None:
+    """Raise if a wanted column is not among ``names``; ``show`` them if they are a schema and not a line of text."""
     if absent := [name for name in wanted if name not in names]:
-        raise DataError(
-            f"The file {path.name!r} has no column {', '.join(map(repr, absent))}. Its columns are: {', '.join(names)}."
+        there = (
+            f"Its columns are: {', '.join(names)}." if show else "Does its first line hold the names of the columns?"
         )
+        raise DataError(f"The file {path.name!r} has no column {', '.join(map(repr, absent))}. {there}")

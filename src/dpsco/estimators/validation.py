@@ -1,0 +1,128 @@
+"""What ``fit`` and ``predict`` are given, through the gate: typed rows, labels and ids.
+
+The messages are ours: those of scikit-learn quote cells. Where ``invalid_rows="zero"`` no row decides whether a call
+succeeds; every error here is then about the container.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from dpsco.errors import DataError, InvalidArgument, positive_integer
+from dpsco.rows.containers import column_length, is_rows
+from dpsco.rows.csr import CsrRows, is_sparse
+from dpsco.rows.gate import admit, all_finite, container_width, declared_by
+
+__all__ = ["checked_ids", "one_column", "typed_rows"]
+
+_REMEDY = "Clean them, or pass invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
+
+
+def typed_rows(estimator: Any, X: Any, *, first: bool, strict: bool, width: int | None = None) -> Any:
+    """Return the rows of ``X`` as the gate types them, and note names and number of features on the estimator.
+
+    Parameters
+    ----------
+    estimator
+        Gets ``n_features_in_`` and ``feature_names_in_``, or is asked for them if not ``first``.
+    X
+        Any container of rows.
+    first
+        Whether this call begins a fit.
+    strict
+        Whether rows that do not fit are an error; if not, they become zero rows.
+    width
+        Features per row, for lists of rows: a list does not state it.
+
+    Raises
+    ------
+    DataError, InvalidArgument, ValueError
+        If the container is no table of the estimator's features, or (``strict``) a row does not fit.
+    """
+    if is_sparse(X):
+        X = CsrRows.of(X)
+    if is_rows(X):
+        X, own = _listed(estimator, X, first=first, strict=strict, width=width)
+        named: Any = np.empty((len(X), own))
+    else:
+        own = container_width(X) or 0
+        named = np.empty((1, own)) if isinstance(X, CsrRows) else X
+    if own == 0:
+        raise DataError(f"Found array with 0 feature(s) (shape=({len(X)}, 0)) while a minimum of 1 is required.")
+    if len(X) == 0:
+        raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: X is empty.")
+    validate_data(estimator, named, skip_check_array=True, reset=first)
+    if strict:
+        _refuse_kinds(X)
+    rows = admit(X, declared_by(X, own))
+    if strict and not all_finite(rows):
+        raise DataError(f"X has values that are NaN or infinite, or no numbers. {_REMEDY}")
+    return rows
+
+
+def one_column(y: Any, rows: int, *, strict: bool) -> Any:
+    """Return ``y`` as one column of ``rows`` labels; ``strict`` as an array, in the type that it was given in."""
+    if y is None:
+        raise DataError("This estimator requires y to be passed, but the target y is None.")
+    if strict:
+        y = column_or_1d(y, warn=True)
+    elif len(shape := getattr(y, "shape", (0,))) == 2 and shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples, ).",
+            DataConversionWarning,
+            stacklevel=4,
+        )
+        y = y.iloc[:, 0] if hasattr(y, "iloc") else y[:, 0]
+    elif len(shape) != 1:
+        raise DataError("y should be a 1d array: one label per row.")
+    if column_length(y) != rows:
+        raise DataError("Found input variables with inconsistent numbers of samples: expected one label per row of X.")
+    return y
+
+
+def checked_ids(unit: Any, rows: int) -> Any:
+    """Return ``unit`` if it is one column of ``rows`` ids."""
+    if unit is None or len(getattr(unit, "shape", (0,))) != 1 or column_length(unit) != rows:
+        raise InvalidArgument("Expected unit to be one column with one id for each row of X.")
+    return unit
+
+
+def _listed(estimator: Any, X: Any, *, first: bool, strict: bool, width: int | None) -> tuple[Any, int]:
+    """A list of rows and the number of features, which somebody has to state."""
+    if width is not None:
+        return X, positive_integer("n_features", width, "It is the number of features of a row.")
+    if not first:
+        return X, int(estimator.n_features_in_)
+    if not strict:
+        raise InvalidArgument(
+            "A list of rows does not state how many features a row has, and with invalid_rows='zero' no row may decide "
+            "it. Pass an array or a table, or state n_features=...."
+        )
+    array = _rectangular(X)
+    if array.ndim != 2:
+        raise DataError(
+            f"Expected 2D array, got {array.ndim}D array instead. Reshape your data: rows of one length each."
+        )
+    return array, array.shape[1]
+
+
+def _rectangular(X: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(X if isinstance(X, (list, tuple)) else X.tolist())
+    except Exception:  # the text of a foreign error may quote cells
+        raise DataError("Expected 2D array: rows of one length each. Reshape your data.") from None
+
+
+def _refuse_kinds(X: Any) -> None:
+    """Refuse what scikit-learn's estimators refuse by type."""
+    kind = getattr(getattr(X, "dtype", None), "kind", "")
+    if kind == "c":
+        raise DataError(f"Complex data not supported: X holds complex numbers. {_REMEDY}")
+    if kind == "O" and any(isinstance(cell, (dict, list, tuple, set)) for cell in np.asarray(X, dtype=object).ravel()):
+        raise TypeError("X has cells that are not numbers: a cell or argument must be a string or a number.")

@@ -1,0 +1,243 @@
+"""Columns and tables of any container as float64 numbers, each cell by its own rule (cells.py).
+
+Known containers: lists and tuples, NumPy arrays of any type (also memory-mapped, masked, of objects), pandas, polars,
+Arrow, and anything that NumPy can turn into an array (PyTorch, JAX). A whole array of numbers is cast at once; anything
+else goes cell by cell. Both ways agree on every cell: a cast of a real number to float64 is a function of that number,
+and a container that NumPy finds to hold more than real numbers (text, objects, complex) is never cast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsco.errors import DataError
+from dpsco.query import Array
+from dpsco.rows.cells import id_text, label_text, number
+
+__all__ = [
+    "as_array",
+    "column_cells",
+    "column_length",
+    "column_numbers",
+    "column_texts",
+    "is_frame",
+    "is_rows",
+    "table_numbers",
+    "width_message",
+]
+
+_REAL = "fiub"
+
+
+def is_frame(data: Any) -> bool:
+    """Return whether ``data`` is a table of named columns: pandas, polars or Arrow."""
+    return hasattr(data, "columns") and hasattr(data, "shape") and not isinstance(data, np.ndarray)
+
+
+def is_rows(data: Any) -> bool:
+    """Return whether ``data`` is a plain sequence of rows, which does not state how long a row is."""
+    return isinstance(data, (list, tuple)) or (isinstance(data, np.ndarray) and data.ndim == 1 and data.dtype == object)
+
+
+def column_length(column: Any) -> int:
+    """Return the number of cells of a column; ``DataError`` if it has no length."""
+    try:
+        return len(column)
+    except TypeError:
+        raise DataError("Expected y to be one column with a label per row.") from None
+
+
+def column_numbers(column: Any) -> Array:
+    """Return a column as float64, NaN where a cell holds no number."""
+    if is_frame(column):
+        column = _columns(column)[0]
+    if (known := _array(column)) is not None:
+        return _real(known)
+    return _from_cells(column_cells(column))
+
+
+def column_texts(column: Any, of: str = "label") -> tuple[list[str], NDArray[np.int64]]:
+    """Return the different texts of a column and the position of each cell's; text "" stands for a missing cell.
+
+    ``of="id"`` reads ids, ``of="label"`` labels: cells.py says how they differ.
+    """
+    rule: Callable[[Any], str] = id_text if of == "id" else label_text
+    if is_frame(column):
+        column = _columns(column)[0]
+    known = _plain(column)
+    if known is not None:  # a rule per different value
+        values, codes = np.unique(known, return_inverse=True)
+        cells, codes = list(values), codes.reshape(-1).astype(np.int64)
+    else:
+        cells, codes = column_cells(column), np.arange(column_length(column), dtype=np.int64)
+    texts = [rule(cell) for cell in cells]
+    different = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    return list(different), np.array([different[text] for text in texts], dtype=np.int64)[codes]
+
+
+def column_cells(column: Any) -> list[Any]:
+    """Return the cells of a column as Python objects."""
+    if is_frame(column):
+        column = _columns(column)[0]
+    if isinstance(column, (list, tuple)):
+        return list(column)
+    if isinstance(column, np.ma.MaskedArray):
+        return list(column.reshape(-1).tolist())
+    if hasattr(column, "to_pylist"):  # Arrow
+        from dpsco.rows.readers.arrow import arrow_cells
+
+        return arrow_cells(column)
+    if hasattr(column, "to_list"):  # pandas, polars
+        return list(column.to_list())
+    array = np.asarray(column)
+    return list(array.reshape(-1)) if array.dtype.kind in "mM" else list(array.reshape(-1).tolist())
+
+
+def table_numbers(data: Any, width: int) -> Array:
+    """Return rows as float64 of shape (rows, width), NaN where a cell holds no number or a row is not ``width`` long.
+
+    Raises
+    ------
+    DataError
+        If a table or a two-dimensional array has another number of columns, or ``data`` is no table: facts about the
+        container, which no row decides.
+    """
+    if is_frame(data):
+        return _frame(data, width)
+    if isinstance(data, (list, tuple)):
+        return _row_list(data, width)
+    array = as_array(data)
+    if array.ndim == 1 and array.dtype == object:
+        return _row_list(array, width)
+    if array.ndim != 2:
+        raise DataError(f"Expected X to have shape (rows, features), got {array.ndim} dimensions. Reshape your data.")
+    if array.shape[1] != width:
+        raise DataError(width_message(array.shape[1], width))
+    if isinstance(array, np.ma.MaskedArray):
+        return np.ma.filled(array.astype(np.float64), np.nan) if array.dtype.kind in _REAL else _grid(array.tolist())
+    if array.dtype.kind in _REAL:
+        return _real(array)
+    if array.dtype.kind in "mM":
+        return np.full(array.shape, np.nan)
+    return _row_list(array.tolist(), width)
+
+
+def width_message(got: int, wanted: int) -> str:
+    """Return the text of the error about a table of another width."""
+    return f"Expected rows of {wanted} features (problem.dimension={wanted}), got {got}. Fix the data or the problem."
+
+
+def _frame(frame: Any, width: int) -> Array:
+    columns = _columns(frame)
+    if len(columns) != width:
+        raise DataError(width_message(len(columns), width))
+    out = np.empty((len(columns[0]) if columns else 0, width), order="F")
+    for place, column in enumerate(columns):
+        out[:, place] = column_numbers(column)
+    return out
+
+
+def _columns(frame: Any) -> list[Any]:
+    if hasattr(frame, "iloc"):  # pandas; a Series has no columns
+        return [frame.iloc[:, place] for place in range(frame.shape[1])]
+    if hasattr(frame, "get_columns"):  # polars
+        return list(frame.get_columns())
+    return list(frame.columns)  # Arrow
+
+
+def _row_list(rows: Any, width: int) -> Array:
+    try:
+        array = np.asarray(rows)
+        if array.dtype.kind in _REAL and array.shape == (len(rows), width):
+            return _real(array)
+    except (ValueError, TypeError, OverflowError, RuntimeError):
+        pass
+    return _grid([_row(row, width) for row in rows], width)
+
+
+def _row(row: Any, width: int) -> list[float]:
+    """One row, all NaN if it is not a row of ``width`` cells."""
+    if not isinstance(row, (list, tuple)):
+        try:
+            array = np.asarray(row) if hasattr(row, "__array__") or hasattr(row, "__array_interface__") else None
+        except Exception:  # whatever an object raises about itself, it is not a row
+            array = None
+        if array is None or array.ndim != 1:
+            return [np.nan] * width
+        row = list(array) if array.dtype.kind in "mM" else array.tolist()
+    return [number(cell) for cell in row] if len(row) == width else [np.nan] * width
+
+
+def _grid(rows: list[Any], width: int | None = None) -> Array:
+    if width is None:
+        rows = [[number(cell) for cell in row] for row in rows]
+        return np.array(rows, dtype=np.float64)
+    return np.array(rows, dtype=np.float64).reshape(len(rows), width)
+
+
+def _from_cells(cells: list[Any]) -> Array:
+    try:
+        array = np.asarray(cells)
+        if array.dtype.kind in _REAL and array.ndim == 1:
+            return _real(array)
+    except (ValueError, TypeError, OverflowError, RuntimeError):
+        pass
+    return np.array([number(cell) for cell in cells], dtype=np.float64)
+
+
+def _real(array: NDArray[Any]) -> Array:
+    with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+        return np.asarray(array, dtype=np.float64)
+
+
+def as_array(data: Any) -> NDArray[Any]:
+    if isinstance(data, np.ndarray):
+        return data
+    try:
+        array = np.asarray(data)
+    except Exception:  # the text of a foreign error may quote cells
+        raise DataError("Expected X to be an array, a table, a sparse matrix or a list of rows.") from None
+    if array.dtype.kind == "V":  # types NumPy does not know by itself, such as bfloat16
+        try:
+            return array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise DataError("Expected X to hold numbers.") from None
+    return array
+
+
+def _plain(column: Any) -> NDArray[Any] | None:
+    """The column as the NumPy array of real numbers that it is already, none of them rounded; else None."""
+    if isinstance(getattr(column, "dtype", None), np.dtype) and hasattr(column, "iloc"):  # pandas
+        column = column.to_numpy()
+    if isinstance(column, np.ma.MaskedArray) or not isinstance(column, np.ndarray) or column.dtype.kind not in _REAL:
+        return None
+    return column.reshape(-1)
+
+
+def _array(column: Any) -> NDArray[Any] | None:
+    """The column as an array of real numbers, missing ones as NaN, if its own type says that it holds nothing else."""
+    if isinstance(column, (list, tuple, np.ma.MaskedArray)):
+        return None
+    if isinstance(column, np.ndarray):
+        return _plain(column)
+    if hasattr(column, "to_pylist"):
+        from dpsco.rows.readers.arrow import arrow_real
+
+        return arrow_real(column)
+    kind = getattr(column, "dtype", None)
+    if hasattr(column, "iloc"):  # pandas
+        if isinstance(kind, np.dtype):
+            return _plain(column)
+        if getattr(kind, "kind", "O") in "iufb" and not hasattr(kind, "categories"):
+            return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        return None
+    if hasattr(column, "to_list") and kind is not None:  # polars
+        if not (kind.is_integer() or kind.is_float()):
+            return None
+        return np.asarray(column.to_numpy())
+    array = as_array(column)
+    return array.reshape(-1) if array.dtype.kind in _REAL else None

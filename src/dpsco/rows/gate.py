@@ -1,0 +1,243 @@
+"""The gate: every row becomes a typed row before anything looks at it.
+
+    container  ->  features: ``declared.dtype``, ``declared.width`` of them    labels: float64
+
+A row that does not fit (NaN, infinite, text, complex, None, ``pandas.NA``, a date, another length, no label) has a NaN
+in its features or in its label, and every oracle counts such a row as a zero row. Nothing after the gate asks what a
+container, a dtype or a chunk was.
+
+What is declared, and by what
+    width       the problem (``problem.dimension``), the schema, or the shape of a table; never the length of a row
+    dtype       the argument ``dtype``; without one, float32 for a NumPy array or a sparse matrix of float32, and
+                float64 for everything else
+    layout      "csr" for a sparse matrix or ``sparse=True``, else "dense"
+    labels      float64; classes are coded by their canonical text (cells.py) before they come here
+
+Guarantee: what becomes of a row is a function of that row and of what was declared.
+
+Proof. Declared facts do not depend on a row's value. Width and layout are those of the problem or of the container. The
+type is an argument or the type of an array of float32. One odd cell cannot make or unmake an array of float32: such an
+array stores every value assigned to it as float32. Types that one odd cell does decide (integers that become float64
+for a NaN, float64 that becomes objects, text or complex, the types that pandas finds) all lead to float64. Given what
+was declared, containers.py converts each cell by a rule about that cell. An array of real numbers is cast as a whole,
+and the cast of a real number to float64 or float32 is a function of that number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsco.errors import DataError, InvalidArgument, one_of
+from dpsco.query import Array, Chunk
+from dpsco.rows.containers import (
+    as_array,
+    column_length,
+    column_numbers,
+    is_frame,
+    is_rows,
+    table_numbers,
+    width_message,
+)
+from dpsco.rows.csr import CsrRows, is_sparse
+
+__all__ = ["Declared", "GatedLabels", "GatedRows", "admit", "admit_labels", "container_width", "declared_by"]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a row is, stated before the first row is looked at.
+
+    Parameters
+    ----------
+    width
+        Features per row.
+    dtype
+        "float64" or "float32".
+    sparse
+        Whether rows are kept as CSR.
+    """
+
+    width: int
+    dtype: str = "float64"
+    sparse: bool = False
+
+    def chunk(self, features: Any, labels: Any) -> Chunk:
+        """Return some rows of any container as a typed chunk; ``labels=None`` for rows without any."""
+        rows = admit(features, self)
+        targets = admit_labels(labels, len(rows))
+        return rows[:], targets[:]
+
+    def row_pairs(self, pairs: list[Any]) -> Chunk:
+        """Return one typed row for each item, whatever it is: a pair (row, label), or a zero row."""
+        known = [pair if isinstance(pair, (tuple, list)) and len(pair) == 2 else (None, None) for pair in pairs]
+        return self.chunk([row for row, _ in known], [label for _, label in known])
+
+
+def declared_by(data: Any, width: int | None, dtype: str | None = None, sparse: bool | None = None) -> Declared:
+    """Return what ``data``, a container in memory, and the caller declare about its rows.
+
+    Parameters
+    ----------
+    data
+        Any container of rows.
+    width
+        Features per row, where the problem or the schema says it.
+    dtype, sparse
+        The caller's own declaration; None leaves it to the container.
+
+    Raises
+    ------
+    InvalidArgument
+        If nobody declares the width: a list of rows does not.
+    DataError
+        If the container has another width.
+    """
+    own = container_width(data)
+    if width is None and own is None:
+        raise InvalidArgument(
+            "A list of rows does not state how many features a row has. Pass width=..., or an array or a table."
+        )
+    if width is not None and own is not None and own != width:
+        raise DataError(width_message(own, width))
+    if dtype is None:
+        kind = getattr(data, "dtype", None) if isinstance(data, np.ndarray) or is_sparse(data) else None
+        single = isinstance(kind, np.dtype) and kind.kind == "f" and kind.itemsize == 4
+        dtype = "float32" if single else "float64"
+    layout = is_sparse(data) if sparse is None else sparse
+    return Declared(width or own or 1, one_of("dtype", dtype, ("float32", "float64")), layout)
+
+
+def container_width(data: Any) -> int | None:
+    """Return the number of columns of a container; None for a list of rows, which does not say."""
+    if is_rows(data):
+        return None
+    shape = getattr(data, "shape", None)
+    if shape is None or len(shape) != 2:
+        dimensions = "another" if shape is None else str(len(shape))
+        raise DataError(
+            f"Expected X to have shape (rows, features), got {dimensions} dimensions. Reshape your data: an array, a "
+            "table, a sparse matrix or a list of rows."
+        )
+    return int(shape[1])
+
+
+def admit(data: Any, declared: Declared) -> Any:
+    """Return the rows of ``data`` as a typed sequence: ``rows[3:7]`` and ``rows[positions]`` are typed features.
+
+    Cost: an array of the declared type, or CSR of it, is shared and never copied; a table is converted once; any
+    other container is converted where it is taken from.
+    """
+    if is_sparse(data):
+        rows = _typed_csr(CsrRows.of(data), declared)
+        return rows if declared.sparse else _Dense(rows, declared)
+    if isinstance(data, np.ndarray) and data.dtype == declared.dtype and data.ndim == 2 and not declared.sparse:
+        if data.shape[1] != declared.width:
+            raise DataError(width_message(data.shape[1], declared.width))
+        if not isinstance(data, (np.ma.MaskedArray, np.matrix)):
+            return data
+    if is_frame(data):
+        data = table_numbers(data, declared.width)
+    return GatedRows(data, declared)
+
+
+def admit_labels(labels: Any, rows: int) -> Any:
+    """Return labels as a typed sequence of float64, NaN where a cell holds no number; None gives zeros.
+
+    Raises
+    ------
+    DataError
+        If ``labels`` is not one column of ``rows`` cells.
+    """
+    if labels is None:
+        return np.zeros(rows)
+    if isinstance(labels, np.ndarray) or (is_frame(labels) and not isinstance(labels, (list, tuple))):
+        shape = labels.shape
+        if len(shape) > 2 or len(shape) == 0 or (len(shape) == 2 and shape[1] != 1):
+            raise DataError("Expected y to be one column with a label per row.")
+        if len(shape) == 2 and isinstance(labels, np.ndarray):
+            labels = labels[:, 0]
+    if column_length(labels) != rows:
+        raise DataError("Expected one label per row of X; their numbers differ.")
+    if isinstance(labels, np.ndarray) and not isinstance(labels, (np.ma.MaskedArray, np.matrix)):
+        return labels if labels.dtype == np.float64 else GatedLabels(labels)
+    return column_numbers(labels)
+
+
+class GatedRows:
+    """Rows of a container, typed where they are taken from.
+
+    Parameters
+    ----------
+    data
+        An array of any type, or a list of rows.
+    declared
+        What a row is.
+    """
+
+    def __init__(self, data: Any, declared: Declared) -> None:
+        self._data = data if isinstance(data, (list, tuple, np.ndarray)) else as_array(data)
+        self._declared = declared
+        self.shape = (len(self._data), declared.width)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Any:
+        if isinstance(rows, slice) or isinstance(self._data, np.ndarray):
+            part = self._data[rows]
+        else:
+            part = [self._data[place] for place in np.asarray(rows).tolist()]
+        typed = _cast(table_numbers(part, self._declared.width), self._declared)
+        return _csr_of(typed) if self._declared.sparse else typed
+
+
+class GatedLabels:
+    """Labels of an array of any type, turned into float64 where they are taken from."""
+
+    def __init__(self, labels: NDArray[Any]) -> None:
+        self._labels = labels
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, rows: Any) -> Array:
+        return column_numbers(self._labels[rows])
+
+
+class _Dense:
+    """Sparse rows in a run that was declared dense."""
+
+    def __init__(self, rows: CsrRows, declared: Declared) -> None:
+        self._rows, self._declared = rows, declared
+        self.shape = rows.shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        return _cast(self._rows[rows].dense(), self._declared)
+
+
+def _typed_csr(rows: CsrRows, declared: Declared) -> CsrRows:
+    if rows.shape[1] != declared.width:
+        raise DataError(width_message(rows.shape[1], declared.width))
+    data = rows.data
+    if data.dtype != declared.dtype:
+        data = _cast(column_numbers(data), declared)
+    return CsrRows(data, rows.indices, rows.indptr, rows.shape[1])
+
+
+def _csr_of(rows: NDArray[Any]) -> CsrRows:
+    """The cells of dense rows that are not 0."""
+    row, column = np.nonzero(rows)
+    ends = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(rows)))])
+    return CsrRows(rows[row, column], column, ends.astype(np.int64), rows.shape[1])
+
+
+def _cast(rows: Array, declared: Declared) -> NDArray[Any]:
+    with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+        return rows.astype(declared.dtype, copy=False)
