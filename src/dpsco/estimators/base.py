@@ -7,18 +7,20 @@ import secrets
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsco.accounting.budget import Budget
-from dpsco.errors import DataError, ExtraMissing, HorizonError, InvalidArgument, one_of, positive, positive_integer
+from dpsco.errors import ExtraMissing, HorizonError, InvalidArgument, one_of, positive, positive_integer
 from dpsco.estimators.permuted_rows import PermutedRows
 from dpsco.estimators.public_facts import warn_seeded
 from dpsco.estimators.pushed import PushedRun
+from dpsco.estimators.validation import checked_ids, one_column, typed_rows
 from dpsco.planning.choose import plan
 from dpsco.planning.plan import Plan
 from dpsco.problem import Loss, Problem
 from dpsco.query import Array
+from dpsco.rows.containers import column_texts
 from dpsco.rows.contribution_cap import ContributionCap
+from dpsco.rows.csr import is_sparse
 from dpsco.rows.row_norm import unit_rows
 from dpsco.run import Model, train
 from dpsco.run.report import PrivacyReport
@@ -28,7 +30,7 @@ try:
     from sklearn.base import BaseEstimator
     from sklearn.utils import check_random_state
     from sklearn.utils.metaestimators import available_if
-    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+    from sklearn.utils.validation import check_is_fitted
 except ImportError:
     raise ExtraMissing("The estimators need scikit-learn 1.6 or newer: install dpsco[sklearn].") from None
 
@@ -49,6 +51,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     feature_norm: float
     radius: float
     n: int | None
+    n_features: int | None
     fit_intercept: bool
     rounds: int | None
     adjacency: str
@@ -61,7 +64,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     # --- what a subclass decides ------------------------------------------------------------------
 
-    def _targets(self, y: NDArray[Any], *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
+    def _targets(self, y: Any, *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
         """Loss, numbers it can take (NaN for a zero row), and what about them was read off private rows."""
         raise NotImplementedError
 
@@ -80,13 +83,13 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         _refuse(refused)
         X, y = self._validated(X, y, first=True)
         loss, targets, leaks = self._targets(y, whole=True)
-        made = self._plan(loss, len(y) if self.n is None else self.n)
+        made = self._plan(loss, len(targets) if self.n is None else self.n)
         key, random = self._randomness()
-        order = random.permutation(len(y)) if self.shuffle else np.arange(len(y))
+        order = random.permutation(len(targets)) if self.shuffle else np.arange(len(targets))
         cap = self._cap(unit)
         if cap is not None:
-            _check_ids(unit, len(y))
-            targets[order[~cap.counted(np.asarray(unit)[order])]] = np.nan
+            texts, codes = column_texts(checked_ids(unit, len(targets)), of="id")
+            targets[order[~cap.counted_texts(texts, codes[order])]] = np.nan
         result = train(made, PermutedRows(X, targets, order, self._norm), key=key)
         self._run = None
         self._learned(made, result.model, result.report, cap, leaks)
@@ -111,33 +114,21 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             key, _ = self._randomness()
             self._units = self._cap(unit)
             self._run = PushedRun(self._plan(loss, positive_integer("n", self.n, "It is the number of rows.")), key)
-        self._run.check(len(y))
+        self._run.check(len(targets))
         if self._units is not None:
-            _check_ids(unit, len(y))
-            targets[~self._units.counted(unit)] = np.nan
-        self._run.push(unit_rows(X, self._norm), targets)
+            targets[~self._units.counted(checked_ids(unit, len(targets)))] = np.nan
+        rows = X[:]
+        rows = unit_rows(rows if is_sparse(rows) else np.ascontiguousarray(rows), self._norm)
+        self._run.push(rows, targets)
         self._learned(self._run.plan, self._run.model, self._run.report, self._units, leaks)
         return self
 
     # --- pieces -------------------------------------------------------------------------------------
 
-    def _validated(self, X: Any, y: Any, *, first: bool) -> tuple[Any, NDArray[Any]]:
-        one_of("invalid_rows", self.invalid_rows, ("error", "zero"))
-        kinds: dict[str, Any] = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "reset": first}
-        try:
-            if self.invalid_rows == "error":
-                X, y = validate_data(self, X, y, y_numeric=False, **kinds)
-            else:
-                X = validate_data(self, X, ensure_all_finite=False, **kinds)
-        except ValueError as error:
-            if "could not convert" in str(error):  # that text quotes the cell
-                raise DataError("X has cells that are not numbers. Encode or drop those columns.") from None
-            raise
-        if self.invalid_rows == "zero":
-            # A list becomes an array of its cells: as text or numbers, one odd label would change all others.
-            y = column_or_1d(np.array(y, dtype=object) if isinstance(y, (list, tuple)) else y, warn=True)
-            if len(y) != X.shape[0]:
-                raise InvalidArgument(f"Expected one label a row, got {len(y)} labels for {X.shape[0]} rows.")
+    def _validated(self, X: Any, y: Any, *, first: bool) -> tuple[Any, Any]:
+        strict = one_of("invalid_rows", self.invalid_rows, ("error", "zero")) == "error"
+        X = typed_rows(self, X, first=first, strict=strict, width=self.n_features)
+        y = one_column(y, len(X), strict=strict)
         if first:
             self._norm = positive("feature_norm", self.feature_norm, "Rows are scaled into it; it must be public.")
         return X, y
@@ -180,9 +171,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Array:
         """<a, coef> + intercept with every row scaled as in training; shape (rows, outputs)."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        rows = typed_rows(self, X, first=False, strict=True)[:]
+        scaled = unit_rows(rows if is_sparse(rows) else np.ascontiguousarray(rows), self._norm)
         coef = np.atleast_2d(self.coef_) * self._norm
-        return np.asarray(unit_rows(X, self._norm) @ coef.T + self.intercept_)
+        return np.asarray((scaled.to_scipy() if is_sparse(scaled) else scaled) @ coef.T + self.intercept_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -206,8 +198,3 @@ def _refuse(extra: dict[str, Any]) -> None:
         )
     if unknown := sorted(set(extra) - {"sample_weight"}):
         raise TypeError(f"Unexpected arguments: {', '.join(unknown)}.")
-
-
-def _check_ids(unit: Any, rows: int) -> None:
-    if unit is None or np.shape(unit) != (rows,):
-        raise InvalidArgument("Expected unit to be one column with one id for each row of X.")

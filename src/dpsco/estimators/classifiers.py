@@ -26,7 +26,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
     def _loss(self, classes: int) -> Loss:
         raise NotImplementedError
 
-    def _targets(self, y: NDArray[Any], *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
+    def _targets(self, y: Any, *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
         if self.invalid_rows == "error":
             check_classification_targets(y)
         stated = self.classes
@@ -88,6 +88,8 @@ class PrivateLogisticRegression(_PrivateClassifier):
     ``invalid_rows``
         ``"error"`` refuses rows that are not finite or have an undeclared label; ``"zero"`` counts them as zero rows,
         so that no row decides whether the fit succeeds.
+    ``n_features``
+        number of features, where X is a list of rows: a list does not state it.
     ``random_state``
         repeats order and noise, for research: the report then says "not private".
 
@@ -116,6 +118,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,
         invalid_rows: str = "error",
+        n_features: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -130,6 +133,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         self.max_rows_per_unit = max_rows_per_unit
         self.shuffle = shuffle
         self.invalid_rows = invalid_rows
+        self.n_features = n_features
         self.random_state = random_state
 
     def _loss(self, classes: int) -> Loss:
@@ -172,6 +176,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,
         invalid_rows: str = "error",
+        n_features: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -187,6 +192,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         self.max_rows_per_unit = max_rows_per_unit
         self.shuffle = shuffle
         self.invalid_rows = invalid_rows
+        self.n_features = n_features
         self.random_state = random_state
 
     def _loss(self, classes: int) -> Loss:

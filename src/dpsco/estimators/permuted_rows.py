@@ -42,4 +42,7 @@ class PermutedRows(Stream):
         for start in range(first, last, rows):
             picked = self._order[start : min(start + rows, last)]
             self.rows_read = (self.rows_read or 0) + len(picked)
-            yield unit_rows(self._features[picked], self._norm, in_place=True), self._targets[picked]
+            features = self._features[picked]
+            if not is_sparse(features):  # in one order of memory: norms are summed along it
+                features = np.ascontiguousarray(features)
+            yield unit_rows(features, self._norm, in_place=True), self._targets[picked]

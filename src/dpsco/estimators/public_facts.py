@@ -10,19 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import DataError, InvalidArgument, positive
-from dpsco.rows.cells import canonical_text
+from dpsco.rows.cells import label_text
+from dpsco.rows.containers import column_cells, column_texts
 
 __all__ = ["PrivacyLeakWarning", "class_codes", "declared_classes", "label_bound_of", "warn_seeded"]
-
-
-_CELLS = (str, bool, int, float)
 
 
 class PrivacyLeakWarning(UserWarning):
     """Something outside the promise: a fact was read off private rows, or the noise can be repeated."""
 
 
-def declared_classes(classes: Sequence[Any] | None, labels: NDArray[Any] | None) -> tuple[NDArray[Any], bool]:
+def declared_classes(classes: Sequence[Any] | None, labels: Any) -> tuple[NDArray[Any], bool]:
     """The sorted label set, and whether it was inferred from ``labels`` for want of a declaration."""
     if classes is not None:
         try:
@@ -36,12 +34,7 @@ def declared_classes(classes: Sequence[Any] | None, labels: NDArray[Any] | None)
         return known, False
     if labels is None:
         raise InvalidArgument("partial_fit sees a part of the rows: state classes=[...] when you make the estimator.")
-    try:
-        known = np.unique(labels)
-    except TypeError:
-        raise DataError(
-            "y holds text and numbers. State classes=[...], so that no row decides what the classes are."
-        ) from None
+    known = _observed(labels)
     if len(known) < 2:
         raise DataError("y has one class only; a classifier needs two. State classes=[...] if there are more.")
     warnings.warn(
@@ -53,24 +46,37 @@ def declared_classes(classes: Sequence[Any] | None, labels: NDArray[Any] | None)
     return known, True
 
 
-def class_codes(labels: NDArray[Any], classes: NDArray[Any], *, unknown: str) -> NDArray[np.float64]:
-    """Position of each label in ``classes``; NaN, a zero row, for others if ``unknown="zero"``."""
-    mixed = (labels.dtype.kind in "SUO") != (classes.dtype.kind in "SUO")
-    if mixed and unknown == "error":
+def class_codes(labels: Any, classes: NDArray[Any], *, unknown: str) -> NDArray[np.float64]:
+    """Return the position of each label in ``classes``; NaN, a zero row, for others if ``unknown="zero"``.
+
+    A label is compared by its canonical text (rows/cells.py), each by itself: 1, 1.0, True, ``np.int64(1)`` and "1"
+    are one label in every container.
+    """
+    kind = getattr(getattr(labels, "dtype", None), "kind", "O")
+    if unknown == "error" and kind != "O" and (kind in "SUT") != (classes.dtype.kind in "SUO"):
         raise InvalidArgument("Expected classes and y of one type: one holds text, the other numbers.")
-    if mixed or labels.dtype.kind == "O":  # cell by cell: one odd label decides nothing about another
-        position = {canonical_text(label): code for code, label in enumerate(classes.tolist())}
-        cells = (canonical_text(label) if isinstance(label, _CELLS) else None for label in labels.tolist())
-        codes = np.array([np.nan if cell is None else position.get(cell, np.nan) for cell in cells], dtype=np.float64)
-    else:
-        place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        codes = np.where(classes[place] == labels, place, np.nan)
+    texts, of_row = column_texts(labels)
+    position = {label_text(label): float(code) for code, label in enumerate(classes.tolist())}
+    codes = np.array([position.get(text, np.nan) if text else np.nan for text in texts], dtype=np.float64)[of_row]
     if unknown == "error" and np.any(np.isnan(codes)):
         raise DataError(
             "y has labels that are not among the declared classes. Declare them, clean them, or pass "
             "invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
         )
     return codes
+
+
+def _observed(labels: Any) -> NDArray[Any]:
+    """The labels that occur, sorted; missing ones left out."""
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "biuSU":
+        return np.unique(labels)
+    cells = [cell for cell in column_cells(labels) if label_text(cell)]
+    try:
+        return np.unique(np.array(sorted(set(cells))))
+    except TypeError:
+        raise DataError(
+            "y holds text and numbers. State classes=[...], so that no row decides what the classes are."
+        ) from None
 
 
 def label_bound_of(bound: float | None, targets: NDArray[Any] | None) -> tuple[float, bool]:

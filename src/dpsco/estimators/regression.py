@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from dpsco.errors import DataError, one_of
@@ -13,6 +12,7 @@ from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.public_facts import label_bound_of
 from dpsco.problem import Huber, Loss, Squared
 from dpsco.query import Array
+from dpsco.rows.containers import column_numbers
 from dpsco.run import Model
 
 __all__ = ["PrivateLinearRegression"]
@@ -56,6 +56,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,
         invalid_rows: str = "error",
+        n_features: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -72,16 +73,17 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         self.max_rows_per_unit = max_rows_per_unit
         self.shuffle = shuffle
         self.invalid_rows = invalid_rows
+        self.n_features = n_features
         self.random_state = random_state
 
-    def _targets(self, y: NDArray[Any], *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
+    def _targets(self, y: Any, *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
         one_of("loss", self.loss, ("huber", "squared"))
-        try:
-            targets = np.array(y, dtype=np.float64)
-        except (TypeError, ValueError):
-            if self.invalid_rows == "error":
-                raise DataError("Expected y to be numbers.") from None
-            targets = np.array([_number(cell) for cell in y.tolist()])  # one odd target decides about itself alone
+        targets = np.array(column_numbers(y))
+        if self.invalid_rows == "error" and not np.all(np.isfinite(targets)):
+            raise DataError(
+                "y has values that are NaN or infinite, or no numbers. Clean them, or pass "
+                "invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
+            )
         self._bound, inferred = label_bound_of(self.label_bound, targets if whole else None)
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             targets = np.clip(targets / self._bound, -1.0, 1.0)
@@ -100,10 +102,3 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # on the few hundred rows of scikit-learn's checks noise rules
         return tags
-
-
-def _number(cell: Any) -> float:
-    try:
-        return float(cell)
-    except (TypeError, ValueError, OverflowError):
-        return float("nan")

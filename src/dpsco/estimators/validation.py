@@ -16,8 +16,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpsco.errors import DataError, InvalidArgument, positive_integer
 from dpsco.rows.containers import column_length, is_rows
-from dpsco.rows.csr import CsrRows, is_sparse
-from dpsco.rows.gate import admit, all_finite, container_width, declared_by
+from dpsco.rows.csr import CsrRows
+from dpsco.rows.gate import admit, all_finite, container, container_width, declared_by
 
 __all__ = ["checked_ids", "one_column", "typed_rows"]
 
@@ -45,8 +45,7 @@ def typed_rows(estimator: Any, X: Any, *, first: bool, strict: bool, width: int 
     DataError, InvalidArgument, ValueError
         If the container is no table of the estimator's features, or (``strict``) a row does not fit.
     """
-    if is_sparse(X):
-        X = CsrRows.of(X)
+    X = container(X)
     if is_rows(X):
         X, own = _listed(estimator, X, first=first, strict=strict, width=width)
         named: Any = np.empty((len(X), own))
@@ -72,7 +71,7 @@ def one_column(y: Any, rows: int, *, strict: bool) -> Any:
         raise DataError("This estimator requires y to be passed, but the target y is None.")
     if strict:
         y = column_or_1d(y, warn=True)
-    elif len(shape := getattr(y, "shape", (0,))) == 2 and shape[1] == 1:
+    elif len(shape := tuple(getattr(y, "shape", (0,)))) == 2 and shape[-1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples, ).",
             DataConversionWarning,

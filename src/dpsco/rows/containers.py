@@ -195,6 +195,7 @@ def _real(array: NDArray[Any]) -> Array:
 
 
 def as_array(data: Any) -> NDArray[Any]:
+    """Return ``data`` as a NumPy array; ``DataError``, which quotes no cell, if NumPy cannot make one of it."""
     if isinstance(data, np.ndarray):
         return data
     try:

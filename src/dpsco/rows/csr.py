@@ -53,6 +53,14 @@ class CsrRows:
         counts = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)])
         return cls(data, indices, np.cumsum(counts, dtype=np.int64), parts[0].shape[1])
 
+    def to_scipy(self) -> Any:
+        """Return the rows as a CSR matrix of SciPy, for products."""
+        from scipy.sparse import csr_array
+
+        first, last = self.indptr[0], self.indptr[-1]
+        own = self.data[first:last], self.indices[first:last], self.indptr - first
+        return csr_array(own, shape=self.shape)
+
     def dense(self) -> NDArray[np.float64]:
         """Return the rows as a dense matrix; values of one place are added in the order of storage.
 

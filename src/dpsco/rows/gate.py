@@ -26,12 +26,14 @@ and the cast of a real number to float64 or float32 is a function of that number
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import DataError, InvalidArgument, one_of
+from dpsco.parallel import available_threads, in_order
 from dpsco.query import Array, Chunk
 from dpsco.rows.containers import (
     as_array,
@@ -44,7 +46,19 @@ from dpsco.rows.containers import (
 )
 from dpsco.rows.csr import CsrRows, is_sparse
 
-__all__ = ["Declared", "GatedLabels", "GatedRows", "admit", "admit_labels", "container_width", "declared_by"]
+__all__ = [
+    "Declared",
+    "GatedLabels",
+    "GatedRows",
+    "admit",
+    "admit_labels",
+    "all_finite",
+    "container",
+    "container_width",
+    "declared_by",
+]
+
+_LOOK_BYTES = 32 << 20  # rows looked at by one thread
 
 
 @dataclass(frozen=True)
@@ -67,7 +81,7 @@ class Declared:
 
     def chunk(self, features: Any, labels: Any) -> Chunk:
         """Return some rows of any container as a typed chunk; ``labels=None`` for rows without any."""
-        rows = admit(features, self)
+        rows = admit(container(features), self)
         targets = admit_labels(labels, len(rows))
         return rows[:], targets[:]
 
@@ -109,6 +123,13 @@ def declared_by(data: Any, width: int | None, dtype: str | None = None, sparse: 
         dtype = "float32" if single else "float64"
     layout = is_sparse(data) if sparse is None else sparse
     return Declared(width or own or 1, one_of("dtype", dtype, ("float32", "float64")), layout)
+
+
+def container(data: Any) -> Any:
+    """Return ``data`` if it is a list of rows, a table or an array; sparse rows as ``CsrRows``, others as an array."""
+    if is_sparse(data):
+        return CsrRows.of(data)
+    return data if is_rows(data) or is_frame(data) else as_array(data)
 
 
 def container_width(data: Any) -> int | None:
@@ -167,6 +188,21 @@ def admit_labels(labels: Any, rows: int) -> Any:
     return column_numbers(labels)
 
 
+def all_finite(rows: Any) -> bool:
+    """Return whether every value of typed rows is finite. Cost: one read at the speed of memory, in threads."""
+    width = rows.mean_width if isinstance(rows, CsrRows) else max(1, rows.shape[1])
+    size = max(1, _LOOK_BYTES // (8 * width))
+    parts = (rows[start : start + size] for start in range(0, len(rows), size))
+    return all(in_order((partial(_finite, part) for part in parts), available_threads()))
+
+
+def _finite(part: Any) -> bool:
+    """A finite sum says that every value is finite."""
+    values = part.values if isinstance(part, CsrRows) else part
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(np.sum(values))) or bool(np.all(np.isfinite(values)))
+
+
 class GatedRows:
     """Rows of a container, typed where they are taken from.
 
@@ -179,7 +215,7 @@ class GatedRows:
     """
 
     def __init__(self, data: Any, declared: Declared) -> None:
-        self._data = data if isinstance(data, (list, tuple, np.ndarray)) else as_array(data)
+        self._data = data
         self._declared = declared
         self.shape = (len(self._data), declared.width)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.rows.csr import is_sparse
+from dpsco.rows.csr import CsrRows, is_sparse
 
 __all__ = ["unit_rows"]
 
@@ -25,14 +25,13 @@ def unit_rows(rows: Any, feature_norm: float, *, in_place: bool = False) -> Any:
     [[0.6, 0.8], [0.3, 0.4]]
     """
     with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+        if isinstance(rows, CsrRows):
+            first, last = rows.indptr[0], rows.indptr[-1]
+            own = CsrRows(rows.data[first:last], rows.indices[first:last], rows.indptr - first, rows.shape[1])
+            return CsrRows(_unit_values(own, feature_norm), own.indices, own.indptr, rows.shape[1])
         if is_sparse(rows):
             matrix = rows.tocsr(copy=True)
-            # Summed in the order of storage, repeated columns apart: SciPy's products and merges choose an order by
-            # looking at all rows, and a row must not feel another.
-            stored = np.diff(matrix.indptr)
-            row = np.repeat(np.arange(matrix.shape[0]), stored)
-            norms = np.sqrt(np.bincount(row, matrix.data.astype(np.float64) ** 2, matrix.shape[0]))
-            matrix.data = (matrix.data / np.repeat(np.maximum(norms, feature_norm), stored)).astype(matrix.dtype)
+            matrix.data = _unit_values(matrix, feature_norm)
             return matrix
         if rows.dtype == np.float16:  # squares of numbers beyond 255 leave its range
             rows = rows.astype(np.float32)
@@ -41,6 +40,18 @@ def unit_rows(rows: Any, feature_norm: float, *, in_place: bool = False) -> Any:
         if rows.flags.c_contiguous:
             return np.divide(rows, longest[:, None], out=rows if in_place else None)
         return _turned(rows, longest)
+
+
+def _unit_values(rows: Any, feature_norm: float) -> NDArray[Any]:
+    """The stored values of CSR rows, divided.
+
+    Summed in the order of storage, repeated columns apart: SciPy's products and merges choose an order by looking at
+    all rows, and the result of a row must not depend on another.
+    """
+    stored = np.diff(rows.indptr)
+    row = np.repeat(np.arange(rows.shape[0]), stored)
+    norms = np.sqrt(np.bincount(row, rows.data.astype(np.float64) ** 2, rows.shape[0]))
+    return (rows.data / np.repeat(np.maximum(norms, feature_norm), stored)).astype(rows.data.dtype)
 
 
 def _turned(rows: NDArray[Any], divisors: NDArray[Any]) -> NDArray[Any]:

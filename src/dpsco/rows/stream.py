@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import DataError, InvalidArgument, SecondPassError, one_of, positive_integer
-from dpsco.parallel import available_threads, in_order
 from dpsco.query import CHUNK_ROWS, Batch, Chunk, Portion, chunk_multiple
 from dpsco.rows.containers import column_length, is_frame, is_rows
 from dpsco.rows.csr import CsrRows, is_sparse
-from dpsco.rows.gate import Declared, admit, admit_labels, container_width, declared_by
+from dpsco.rows.gate import Declared, admit, admit_labels, all_finite, container, container_width, declared_by
 from dpsco.rows.ids import NO_ROUND, rounds_of_ids
 from dpsco.rows.layout import LabelRule, Layout
 from dpsco.rows.rechunk import WaitingRows
@@ -32,7 +31,6 @@ __all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Stream", "stream"]
 
 _VIEW_BYTES = 1 << 30  # a chunk of an array in memory is a view: large ones cost nothing
 _COPY_BYTES = 1 << 20  # a chunk that is converted, gathered from short ones or from rows here and there is a copy
-_LOOK_BYTES = 32 << 20  # rows looked at by one thread
 
 _REMEDY = "Clean them, or pass stream(..., non_finite='zero') to count such rows as zero rows. Nothing was spent."
 
@@ -109,7 +107,8 @@ class ArrayStream(Stream):
 
     def __init__(self, data: Any, labels: Any, non_finite: str, width: int | None, dtype: str | None) -> None:
         super().__init__()
-        data = CsrRows.of(data) if is_sparse(data) else data
+        data = container(data)
+        container_width(data)
         self._data, self._non_finite, self._dtype, self._width = data, non_finite, dtype, width
         self._rows_there = data.shape[0] if hasattr(data, "shape") else len(data)
         self._labels = admit_labels(labels, self._rows_there)
@@ -303,6 +302,7 @@ class ChunkStream(Stream):
             raise DataError(
                 "Expected the stream to yield chunks (X, y), or with items='rows' pairs (row, label)."
             ) from None
+        features = container(features)
         if self._declared is None:
             if (width := container_width(features)) is None:
                 raise InvalidArgument("A list of rows does not state how many features a row has. Pass width=....")
@@ -375,7 +375,6 @@ def stream(
         return ChunkStream(data, items, width, dtype, sparse)
     if items == "rows" or sparse is not None:
         raise InvalidArgument("items and sparse are about iterables: leave them out beside stream(X, y).")
-    container_width(data)
     if ids is not None:
         return HashedStream(data, labels, ids, non_finite, width, dtype)
     made = ArrayStream(data, labels, non_finite, width, dtype)
@@ -403,9 +402,7 @@ def _refuse_unfit(data: Any, features: Any, labels: Any, layout: Layout) -> None
     """Raise if a row does not fit: allowed where the caller asked for it."""
     if getattr(getattr(data, "dtype", None), "kind", "") == "c":
         raise DataError(f"Complex data not supported: X holds complex numbers. {_REMEDY}")
-    rows = _chunk_rows(features, _LOOK_BYTES)
-    parts = (features[start : start + rows] for start in range(0, len(features), rows))
-    if not all(in_order((partial(_finite, part) for part in parts), available_threads())):
+    if not all_finite(features):
         raise DataError(f"X has values that are NaN or infinite, or no numbers. {_REMEDY}")
     targets = labels[:]
     loss: LabelRule | None = layout.labels
@@ -415,13 +412,6 @@ def _refuse_unfit(data: Any, features: Any, labels: Any, layout: Layout) -> None
         raise DataError(f"y has values that are NaN or infinite, or no numbers. {_REMEDY}")
     if loss is not None and not np.all(loss.valid(targets)):
         raise DataError(f"y has labels that the {loss.kind} loss cannot take: expected {loss.labels_are}. {_REMEDY}")
-
-
-def _finite(part: Any) -> bool:
-    """Whether every value is finite; a finite sum says so at the speed of memory."""
-    values = part.values if isinstance(part, CsrRows) else part
-    with np.errstate(all="ignore"):
-        return bool(np.isfinite(np.sum(values))) or bool(np.all(np.isfinite(values)))
 
 
 def _chunk_rows(features: Any, limit: int) -> int:

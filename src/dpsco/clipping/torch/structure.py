@@ -116,8 +116,10 @@ def rehearse(
 
 
 def _classes(module: Any, loss: LossFunction, rows: Tensor, labels: Tensor) -> int | None:
-    """How many labels the loss takes beside the model's outputs, tried on synthetic rows: as many as there are outputs,
-    if it takes the last of them and refuses the next."""
+    """How many labels the loss takes, tried on synthetic rows.
+
+    As many as the model has outputs, if the loss takes the last of them and refuses the next.
+    """
     with torch.no_grad():
         outputs = module(rows)
         if not isinstance(outputs, torch.Tensor) or outputs.ndim < 2:
