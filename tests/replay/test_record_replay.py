@@ -145,7 +145,7 @@ def as_chunks(rows: Rows) -> Callable[[], Stream]:
 
 
 def as_single_rows(rows: Rows) -> Callable[[], Stream]:
-    return lambda: stream(zip(rows[0], rows[1], strict=True))
+    return lambda: stream(zip(rows[0], rows[1], strict=True), items="rows")
 
 
 STREAMS = {"arrays": as_arrays, "chunks": as_chunks, "single rows": as_single_rows}

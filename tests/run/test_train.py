@@ -148,7 +148,7 @@ def test_chunk_sizes_do_not_change_the_model(rows) -> None:
         models.append(dpsco.train(PLAN, dpsco.stream(chunks), key=KEY).model.coef)
     models.append(dpsco.train(PLAN, dpsco.stream(features, labels), key=KEY).model.coef)
     singles = ((row, label) for row, label in zip(features, labels, strict=True))
-    models.append(dpsco.train(PLAN, dpsco.stream(singles), key=KEY).model.coef)
+    models.append(dpsco.train(PLAN, dpsco.stream(singles, items="rows"), key=KEY).model.coef)
     assert all(np.array_equal(models[0], model) for model in models)
 
 

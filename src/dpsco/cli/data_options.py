@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpsco.errors import InvalidArgument
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from dpsco.rows.readers.source import MatrixSource, TableSource
 
 __all__ = ["add_data_options", "declared_columns", "pairs"]
+
+NO_HEADER = "Does the first line of the file hold the names of the columns?"
 
 
 def add_data_options(parser: Any) -> None:
@@ -67,6 +70,7 @@ def declared_columns(
     ranges = {name: _ends(name, text) for name, text in pairs("--range", args.range)}
     categorical = {name: text.split("|") for name, text in pairs("--categorical", args.categorical)}
     hashed = {name: _whole(name, text) for name, text in pairs("--hashed", args.hashed)}
+    _check_names(source, besides)  # before any note: the first line of a file without a header is a row
     taken = {*categorical, *hashed, *besides}
     notes = []
     if args.features is not None:
@@ -85,9 +89,14 @@ def declared_columns(
                 f"not used, because not numeric: {', '.join(unused)}. Declare them with --categorical or --hashed."
             )
     columns = Columns.declare(numbers, ranges=ranges, categorical=categorical, hashed=hashed, centered=args.centered)
-    if absent := [c.name for c in columns.features if c.name not in source.names]:
-        raise InvalidArgument(f"There is no column {', '.join(absent)}. The columns are: {', '.join(source.names)}.")
+    _check_names(source, [column.name for column in columns.features])
     return columns, notes
+
+
+def _check_names(source: TableSource, wanted: Sequence[str]) -> None:
+    if absent := [name for name in wanted if name not in source.names]:
+        shown = f"The columns are: {', '.join(source.names)}." if source.has_schema else NO_HEADER
+        raise InvalidArgument(f"There is no column {', '.join(absent)}. {shown}")
 
 
 def pairs(option: str, texts: list[str]) -> list[tuple[str, str]]:

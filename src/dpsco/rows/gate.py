@@ -141,7 +141,7 @@ def container_width(data: Any) -> int | None:
         dimensions = "another" if shape is None else str(len(shape))
         raise DataError(
             f"Expected X to have shape (rows, features), got {dimensions} dimensions. Reshape your data: an array, a "
-            "table, a sparse matrix or a list of rows."
+            "table, a sparse matrix or a list of rows. (For an iterable of single rows: stream(pairs, items='rows').)"
         )
     return int(shape[1])
 

@@ -27,6 +27,7 @@ class CsvSource(TableSource):
     """
 
     number_columns = None
+    has_schema = False
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = tuple(paths)

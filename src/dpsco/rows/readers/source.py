@@ -23,6 +23,9 @@ class TableSource:
     number_columns: tuple[str, ...] | None
     """Columns that the file itself declares to hold numbers; None if it does not say (CSV)."""
 
+    has_schema = True
+    """Whether the names are those of a schema. In text they are the first line, which may be a row: never print it."""
+
     def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
         """Some columns as numbers (NaN where missing), others as text; rows in order."""
         raise NotImplementedError
