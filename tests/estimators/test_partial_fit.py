@@ -131,7 +131,7 @@ def test_rows_placed_by_position_refuse_add_remove() -> None:
 
 def test_no_cell_is_quoted_in_an_error() -> None:
     X = np.array([["patient-4711", "1"], ["2", "3"]], dtype=object)
-    for rows in ("error", "zero"):
-        with pytest.raises(dpsco.DataError, match="not numbers") as caught:
-            PrivateLogisticRegression(classes=[0, 1], invalid_rows=rows).fit(X, [0, 1])
-        assert "4711" not in str(caught.value)
+    with pytest.raises(dpsco.DataError, match="not numbers") as caught:
+        PrivateLogisticRegression(classes=[0, 1]).fit(X, [0, 1])
+    assert "4711" not in str(caught.value)
+    PrivateLogisticRegression(classes=[0, 1], invalid_rows="zero").fit(X, [0, 1])  # no cell decides an outcome

@@ -81,7 +81,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         targets = np.array(column_numbers(y))
         if self.invalid_rows == "error" and not np.all(np.isfinite(targets)):
             raise DataError(
-                "y has values that are NaN or infinite, or no numbers. Clean them, or pass "
+                "y has cells that are NaN or infinite, or not numbers. Clean them, or pass "
                 "invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
             )
         self._bound, inferred = label_bound_of(self.label_bound, targets if whole else None)

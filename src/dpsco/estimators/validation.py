@@ -61,7 +61,7 @@ def typed_rows(estimator: Any, X: Any, *, first: bool, strict: bool, width: int 
         _refuse_kinds(X)
     rows = admit(X, declared_by(X, own))
     if strict and not all_finite(rows):
-        raise DataError(f"X has values that are NaN or infinite, or no numbers. {_REMEDY}")
+        raise DataError(f"X has cells that are NaN or infinite, or not numbers. {_REMEDY}")
     return rows
 
 

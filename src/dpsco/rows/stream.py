@@ -403,13 +403,13 @@ def _refuse_unfit(data: Any, features: Any, labels: Any, layout: Layout) -> None
     if getattr(getattr(data, "dtype", None), "kind", "") == "c":
         raise DataError(f"Complex data not supported: X holds complex numbers. {_REMEDY}")
     if not all_finite(features):
-        raise DataError(f"X has values that are NaN or infinite, or no numbers. {_REMEDY}")
+        raise DataError(f"X has cells that are NaN or infinite, or not numbers. {_REMEDY}")
     targets = labels[:]
     loss: LabelRule | None = layout.labels
     if loss is None and layout.label_rule is not None:
         loss = layout.label_rule(features.shape[1])
     if not np.all(np.isfinite(targets)):
-        raise DataError(f"y has values that are NaN or infinite, or no numbers. {_REMEDY}")
+        raise DataError(f"y has cells that are NaN or infinite, or not numbers. {_REMEDY}")
     if loss is not None and not np.all(loss.valid(targets)):
         raise DataError(f"y has labels that the {loss.kind} loss cannot take: expected {loss.labels_are}. {_REMEDY}")
 
