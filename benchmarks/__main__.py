@@ -29,9 +29,9 @@ QUICK: dict[str, list[str]] = {
     "rates": ["--quick"],
     "federation": ["--only", "simulation", "--devices", "2e4", "--keys", "1"],
     "cluster": ["--parts", "1", "--repeats", "1", "--only", "throughput"],
-    "ghost_jax": ["mlp", "time"],
+    "ghost_jax": ["mlp", "time", "quick"],
     "speed_peers": ["4096", "16", "sklearn_sgd"],
-    "ghost_torch": ["mlp", "time"],
+    "ghost_torch": ["mlp", "time", "quick"],
 }
 """Every benchmark, and the options that make it quick."""
 

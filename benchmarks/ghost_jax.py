@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dpsco
-from benchmarks.speed import interleaved, machine
+from benchmarks.speed import REPEATS, interleaved, machine
 from dpsco.query import Batch, Query
 
 ROWS, PART = 4096, 16
@@ -131,7 +131,7 @@ def main(*chosen: str) -> None:
         slow = tasks.pop("vmap")
         print(f"\n{name}: {sum(int(np.prod(s)) for s in SHAPES[name].values()):,} parameters, batch {ROWS}")
         if "time" in parts:
-            seconds = interleaved(tasks)
+            seconds = interleaved(tasks, 1 if "quick" in chosen else REPEATS)
             for way, took in seconds.items():
                 print(f"  {way:<22}{took / seconds[BASE]:>8.2f}x time ({took:.3f} s)", flush=True)
         if "formed" in parts:

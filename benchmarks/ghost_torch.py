@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 import dpsco.torch
-from benchmarks.speed import interleaved, machine
+from benchmarks.speed import REPEATS, interleaved, machine
 from benchmarks.speed_peers import HERE, TORCH, environment
 from dpsco.query import Batch, Query
 
@@ -128,7 +128,7 @@ def main(*chosen: str) -> None:
         slow = tasks.pop("vmap")
         print(f"\n{name}: {sum(p.numel() for p in network(name).parameters()):,} parameters, batch {ROWS}")
         if "time" in parts:
-            seconds = interleaved(tasks)
+            seconds = interleaved(tasks, 1 if "quick" in chosen else REPEATS)
             for way, took in seconds.items():
                 print(f"  {way:<22}{took / seconds[BASE]:>8.2f}x time ({took:.3f} s)", flush=True)
         if "formed" in parts or "opacus" in parts:
