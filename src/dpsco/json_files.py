@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpsco.errors import CheckpointError
+from dpsco.errors import CheckpointError, InvalidArgument
 from dpsco.processes import forget_in_children
 
-__all__ = ["canonical", "jsonable", "locked", "read_sealed", "write_atomic", "write_sealed"]
+__all__ = ["canonical", "check_writable", "jsonable", "locked", "read_sealed", "write_atomic", "write_sealed"]
 
 
 _PAUSE = 0.02  # seconds between two attempts to take a lock
@@ -57,6 +60,33 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
             temporary.unlink()
         raise
     _sync_folder(path.parent)
+
+
+def check_writable(path: Path, what: str, *, room: int = 1 << 20) -> None:
+    """Check that ``path`` can be written later, with ``room`` bytes to spare; change nothing.
+
+    Raises
+    ------
+    InvalidArgument
+        If ``path`` is a folder, lies in a folder that cannot be written, or on a disk without room.
+    """
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        tempfile.TemporaryFile(dir=folder).close()
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise InvalidArgument(
+            f"Cannot write {what}: {error.strerror}. Nothing was read or spent: choose another place."
+        ) from None
+    if free < room:
+        raise InvalidArgument(
+            f"Cannot write {what}: {free:,} bytes are free and {room:,} are needed. Nothing was read or spent: free "
+            "some space or choose another place."
+        )
 
 
 def write_sealed(path: Path, payload: Mapping[str, Any], *, mode: int = 0o644) -> None:

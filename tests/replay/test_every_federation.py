@@ -69,6 +69,10 @@ def distance(plan: Plan, one: Transcript, two: Transcript) -> float:
     assert [q.digest() for q in one.queries] == [q.digest() for q in two.queries]
     assert [s.shape for s in one.sums] == [s.shape for s in two.sums]
     distances = [float(np.linalg.norm(a - b)) for a, b in zip(one.sums, two.sums, strict=True)]
+    if len(distances) > plan.rounds:  # the count of clients, which has a budget of its own
+        assert one.sums[-1].shape == (1,)
+        assert distances.pop() <= 1.0
+    assert len(distances) == plan.rounds
     assert sum(d > 0 for d in distances) <= 1
     assert max(distances) <= plan.calibration.difference
     return max(distances) / plan.calibration.difference

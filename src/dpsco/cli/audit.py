@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpsco.cli.checks import check_page
 from dpsco.cli.data_options import add_data_options, declared_columns
 from dpsco.cli.output import print_json
 from dpsco.errors import DataError, InvalidArgument, positive_integer
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from dpsco.audit import audit
     from dpsco.audit.named_target import load_target, read_plan
 
+    check_page(args.html, "--html")
     target = load_target(args.target)
     data = None if args.data is None else _rows(args)
     plan = None if args.plan is None else read_plan(args.plan)

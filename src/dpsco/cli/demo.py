@@ -31,10 +31,12 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, print the report and write the page; return the exit code."""
     import dpsco
+    from dpsco.cli.checks import check_page
     from dpsco.datasets import reference_problem
     from dpsco.errors import positive_integer
     from dpsco.pages import write_run_page
 
+    check_page(args.out / "index.html", "--out")
     n = positive_integer("--rows", args.rows, "It is the number of rows to simulate.")
     data = reference_problem(n)
     rows, labels = data.fresh(50_000)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpsco.cli.checks import check_outputs, check_page
 from dpsco.cli.data_options import add_data_options, declared_columns
 from dpsco.cli.output import print_json
 from dpsco.errors import InvalidArgument, positive_integer
@@ -115,6 +116,7 @@ def run(args: argparse.Namespace) -> int:
     loss, labels = _task(args)
     if args.resume and args.checkpoint is None:
         raise InvalidArgument("--resume needs --checkpoint DIR, the folder of the run to continue.")
+    _check_before(args)
     source = open_source(args.data, label=args.label)
     columns, notes = declared_columns(args, source, (args.label, *((args.unit,) if args.unit else ())))
     if args.rows is None:
@@ -146,6 +148,20 @@ def run(args: argparse.Namespace) -> int:
     written = saved.write(args.out)
     _print_result(args, saved, written, counted)
     return 0
+
+
+def _check_before(args: argparse.Namespace) -> None:
+    """Find what the end of the run would miss: a failure there has spent the budget."""
+    from dpsco.rows.file_stream import open_source
+
+    check_outputs(out=args.out, checkpoint=None if args.checkpoint is None else args.checkpoint / "secret.json")
+    check_page(args.report, "--report")
+    if args.public_test is not None:
+        open_source(args.public_test, label=args.label)
+    if args.cluster is not None or args.local_cluster is not None:
+        from dpsco.engines.dask.connect import installed
+
+        installed()
 
 
 def _train(

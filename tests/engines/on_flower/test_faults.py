@@ -10,7 +10,7 @@ import pytest
 
 import dpsco
 from dpsco.engines.flower import Attendance, Hashed, LocalNodes, Roster, serve, wire
-from dpsco.engines.flower.client import contribution
+from dpsco.engines.flower.client import clipped, contribution
 from dpsco.engines.flower.server import FederatedOracle
 from dpsco.errors import InvalidArgument
 from dpsco.query import Batch, Query
@@ -167,12 +167,35 @@ def test_a_client_that_does_not_clip_is_clipped_by_the_server(scale: int) -> Non
         assert 0.99 * PLAN.clip < moved <= noise.difference
 
 
-def test_an_example_level_sum_longer_than_all_rows_together_is_refused() -> None:
-    seen = Attendance()
-    guest = only_in_round_3(lambda query: answer(query, "", np.full(P, 2**60)))
-    result = serve(PLAN, WithGuest(guest), unit="example", key=KEY, attendance=seen)
-    assert seen.rounds[3]["longer than all rows together"] == 1
-    np.testing.assert_array_equal(result.model.coef, without_victim().model.coef)
+def _of_one_node(plan: dpsco.Plan, numbers: np.ndarray, seen: Attendance | None = None) -> np.ndarray:
+    """The sum of a round whose only node sends ``numbers`` for its rows."""
+    noise = plan.calibration
+    query = Query(0, (np.zeros(P),), (1.0,), plan.clip, plan.batch_size, noise.grid, noise.rowwise)
+
+    def ask(message: bytes, step: int) -> list[tuple[int, bytes]]:
+        return [(0, wire.encode_answer(wire.decode_query(message), [("", numbers)]))]
+
+    transport = type("Node", (), {"ask": staticmethod(ask)})()
+    return FederatedOracle(plan, transport, "example", Hashed(), attendance=seen).answer(query, Batch(0, ())).total
+
+
+def test_an_example_level_sum_longer_than_all_rows_together_is_scaled_down_to_them() -> None:
+    seen, noise = Attendance(), PLAN.calibration
+    total = _of_one_node(PLAN, np.full(P, 2**60), seen)
+    assert seen.rounds[0]["longer than all rows together"] == 1
+    assert np.linalg.norm(total) == pytest.approx(PLAN.n * PLAN.clip, rel=1e-3)
+    assert np.all(total / noise.grid == np.rint(total / noise.grid))
+
+
+@pytest.mark.parametrize("count", [399, 400, 401, 500, 40_000])
+def test_one_more_row_moves_a_long_sum_by_no_more_than_one_row(count: int) -> None:
+    """n = 400 rows are planned. Once a longer sum counted as 0: 400 equal rows gave 400 clips, one more gave 0."""
+    noise = PLAN.calibration
+    row = np.rint(clipped(np.ones((1, P)), PLAN.clip)[0] / noise.grid).astype(np.int64)
+    rng = np.random.default_rng(0)
+    for other in (row, -row, *np.rint(clipped(rng.normal(size=(5, P)), PLAN.clip) / noise.grid).astype(np.int64)):
+        moved = _of_one_node(PLAN, count * row + other) - _of_one_node(PLAN, count * row)
+        assert np.linalg.norm(moved) <= noise.difference
 
 
 def test_sums_that_are_driven_out_of_range_do_not_drown_an_honest_row() -> None:
@@ -213,7 +236,13 @@ def test_a_node_that_dies_costs_its_clients_answers_and_nothing_else() -> None:
 
 
 def test_a_round_without_any_answer_goes_on() -> None:
-    assert np.all(np.isfinite(serve(PLAN, LocalNodes([])).model.coef))
+    nodes = LocalNodes(spread(CLIENTS, 3))
+
+    class Silent:
+        def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes]]:
+            return nodes.ask(query, step) if step != 3 else iter(())
+
+    assert np.all(np.isfinite(serve(PLAN, Silent()).model.coef))
 
 
 def test_a_roster_refuses_add_remove_and_rounds_that_are_not_there() -> None:
@@ -238,7 +267,8 @@ def test_clients_that_are_not_on_the_roster_are_not_counted() -> None:
 
 
 def test_the_report_says_whom_it_protects_and_whom_it_trusts() -> None:
-    client, example = (serve(PLAN, LocalNodes([]), unit=unit).report for unit in ("client", "example"))
+    nodes = LocalNodes(spread(CLIENTS, 3))
+    client, example = (serve(PLAN, nodes, unit=unit).report for unit in ("client", "example"))
     assert client.unit.startswith("one client")
     assert example.unit.startswith("one row")
     assert any("trusted" in line for line in client.assumptions)

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpsco.errors import ClusterError, ExtraMissing, positive_integer
 
-__all__ = ["cluster_at", "local_cluster"]
+__all__ = ["cluster_at", "installed", "local_cluster"]
 
 _PATIENCE = 30.0
 _QUIET = {
@@ -27,7 +27,7 @@ def cluster_at(address: str) -> Iterator[Any]:
 
     Certificates are those of Dask's own configuration (``distributed.comm.tls``).
     """
-    distributed = _distributed()
+    distributed = installed()
     try:
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError):
@@ -50,7 +50,7 @@ def local_cluster(workers: int, *, threads: int = 2) -> Iterator[Any]:
     A script needs ``if __name__ == "__main__":`` around it, since worker processes import it.
     """
     positive_integer("workers", workers, "It is the number of worker processes.")
-    distributed = _distributed()
+    distributed = installed()
     import dask
 
     with (
@@ -75,7 +75,8 @@ def _wait(client: Any) -> None:
         raise ClusterError(f"The scheduler has had no worker for {_PATIENCE:.0f} s. Start workers first.") from None
 
 
-def _distributed() -> Any:
+def installed() -> Any:
+    """The package ``distributed``; ``ExtraMissing`` if it is not there."""
     try:
         import distributed
     except ImportError:

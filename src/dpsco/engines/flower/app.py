@@ -10,6 +10,8 @@ of the server:
     nodes        nodes to wait for before round 0 (default 1)
     timeout      seconds that a round waits for answers (default 600)
     checkpoint   folder that survives a killed server; a run begun there goes on
+    account      file of an ``Account`` to charge before the first release
+    attendance   file to write: counts of every round as JSON, NOT PRIVATE, readable by its owner
     key          64 hexadecimal digits that fix the noise, for research: the report then says "not private"
 
 Node configuration of a client (``flower-supernode --node-config``), which goes before the run's:
@@ -23,6 +25,7 @@ Node configuration of a client (``flower-supernode --node-config``), which goes 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -30,12 +33,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsco.accounting.account import Account
 from dpsco.engines.flower.assignment import Assignment, Hashed, Roster
 from dpsco.engines.flower.client import Gradients
 from dpsco.engines.flower.linear_gradients import linear_gradients
-from dpsco.engines.flower.server import serve
+from dpsco.engines.flower.server import Attendance, serve
 from dpsco.engines.flower.transport import FlowerNodes, client_app, flwr
 from dpsco.errors import DataError, InvalidArgument
+from dpsco.json_files import canonical, check_writable, write_atomic
 from dpsco.planning.plan import Plan
 from dpsco.problem import Huber, Loss, Softmax, Squared
 from dpsco.rows.file_stream import Labels
@@ -65,23 +70,40 @@ def __getattr__(name: str) -> Any:
 
 
 def main(grid: Grid, context: Context) -> None:
-    """Wait for nodes, train, write the model."""
+    """Wait for nodes, train, write the model. The operator's log shows the counts of every round, NOT PRIVATE."""
     config = context.run_config
+    model = _path(config, "model")
+    counts = _path(config, "attendance") if config.get("attendance") else None
+    for path in (model, counts) if counts else (model,):
+        check_writable(path, str(path))
+    account = Account(Path(str(config["account"]))) if config.get("account") else None
+    attendance = Attendance(on_round=_log)
     plan, nodes = _plan(config), FlowerNodes(grid, float(config.get("timeout", 600.0)))
     nodes.wait(int(config.get("nodes", 1)), nodes.timeout)
     checkpoint = config.get("checkpoint") or None
-    result = serve(
-        plan,
-        nodes,
-        unit=str(config.get("unit", "client")),
-        assignment=_assignment(config),
-        checkpoint=None if checkpoint is None else Path(str(checkpoint)),
-        resume=checkpoint is not None and (Path(str(checkpoint)) / "federation.json").exists(),
-        key=bytes.fromhex(str(config["key"])) if config.get("key") else None,
-        on_round=lambda done: print(f"dpsco: round {done.step + 1} of {plan.rounds} released", flush=True),  # noqa: T201
-    )
+    try:
+        result = serve(
+            plan,
+            nodes,
+            unit=str(config.get("unit", "client")),
+            assignment=_assignment(config),
+            checkpoint=None if checkpoint is None else Path(str(checkpoint)),
+            resume=checkpoint is not None and (Path(str(checkpoint)) / "federation.json").exists(),
+            key=bytes.fromhex(str(config["key"])) if config.get("key") else None,
+            account=account,
+            attendance=attendance,
+            on_round=lambda done: print(f"dpsco: round {done.step + 1} of {plan.rounds} released", flush=True),  # noqa: T201
+        )
+    finally:
+        if counts is not None:
+            write_atomic(counts, canonical({"NOT PRIVATE": attendance.rounds}), mode=0o600)
     labels = _labels(plan.problem.loss)
-    SavedModel(result, labels, plan.problem.dimension, plan.problem.feature_norm).write(_path(config, "model"))
+    SavedModel(result, labels, plan.problem.dimension, plan.problem.feature_norm).write(model)
+
+
+def _log(step: int, seen: Counter[str]) -> None:
+    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(seen.items())) or "nobody answered"
+    print(f"dpsco: NOT PRIVATE, for the operator: round {step + 1}: {counts}", flush=True)  # noqa: T201
 
 
 def clients(context: Context) -> Mapping[str, Gradients]:

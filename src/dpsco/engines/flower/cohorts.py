@@ -2,7 +2,8 @@
 
     folder/run/            the ledger of ``dpsco.train``
     folder/federation.json public   unit and assignment, which a resumed run must share
-    folder/cohorts/        SECRET   clipped sums by round, mode 0600; erased with the noise key at the end
+    folder/cohorts/        SECRET   clipped sums and counts by round, mode 0600; erased with the noise key at the end
+    folder/count/          the ledger of the private count (presence.py)
 
 A sum tells no more than the ledger's secret.json already does: with the key, released values turn back into sums.
 """
@@ -22,15 +23,16 @@ from dpsco.query import Array
 
 __all__ = ["CohortStore"]
 
-FORMAT = 1
+FORMAT = 2
 _FIELDS = {"format", "plan", "unit", "assignment"}
+_HEAD = 40  # digest of the query, number of counted
 
 
 class CohortStore:
     """Sums of rounds that were answered."""
 
     def __init__(self, folder: Path, plan: Plan, unit: str, assignment: str) -> None:
-        self.run, self._sums = folder / "run", folder / "cohorts"
+        self.folder, self.run, self._sums = folder, folder / "run", folder / "cohorts"
         self._sums.mkdir(parents=True, exist_ok=True, mode=0o700)
         header, about = folder / "federation.json", {"format": FORMAT, "plan": plan.digest(), "unit": unit}
         about["assignment"] = assignment
@@ -47,19 +49,24 @@ class CohortStore:
         path = self._path(asked)
         if not path.exists():
             return None
-        raw = path.read_bytes()
-        body, check = raw[:-32], raw[-32:]
-        whole = hashlib.sha256(body).digest() == check and len(body) == 32 + 8 * asked.points.shape[1]
-        if not whole or body[:32] != asked.digest:
-            raise CheckpointError(
-                f"The answers of round {asked.step} in {self._sums.name!r} are damaged or belong to another query. "
-                "Restore the folder from a copy of the same moment, or start a new run in another folder."
-            )
-        return np.frombuffer(body[32:], dtype="<f8").astype(np.float64)
+        body = _whole(path)
+        if body is None or len(body) != _HEAD + 8 * asked.points.shape[1] or body[:32] != asked.digest:
+            raise CheckpointError(_damaged(path))
+        return np.frombuffer(body[_HEAD:], dtype="<f8").astype(np.float64)
 
-    def save(self, asked: Asked, total: Array) -> None:
-        body = asked.digest + total.astype("<f8").tobytes()
+    def save(self, asked: Asked, total: Array, counted: int) -> None:
+        body = asked.digest + counted.to_bytes(8, "little") + total.astype("<f8").tobytes()
         write_atomic(self._path(asked), body + hashlib.sha256(body).digest(), mode=0o600)
+
+    def counted(self) -> int | None:
+        """How many were counted in all rounds so far; None if no answers are kept, or none any more. SECRET."""
+        counts = []
+        for path in sorted(self._sums.iterdir()):
+            body = _whole(path)
+            if body is None or len(body) < _HEAD:
+                raise CheckpointError(_damaged(path))
+            counts.append(int.from_bytes(body[32:_HEAD], "little"))
+        return sum(counts) if counts else None
 
     def erase(self) -> None:
         """After the last round nothing un-noised stays behind."""
@@ -69,3 +76,16 @@ class CohortStore:
 
     def _path(self, asked: Asked) -> Path:
         return self._sums / f"round-{asked.step:05d}.bin"
+
+
+def _whole(path: Path) -> bytes | None:
+    raw = path.read_bytes()
+    body, check = raw[:-32], raw[-32:]
+    return body if hashlib.sha256(body).digest() == check else None
+
+
+def _damaged(path: Path) -> str:
+    return (
+        f"The answers of round {int(path.stem[-5:])} are damaged or belong to another query. Restore the folder from a "
+        "copy of the same moment, or start a new run in another folder."
+    )

@@ -8,9 +8,12 @@ Guarantee
     * a contribution counts in the round that ``assignment`` gives its client, once, and nowhere else; two different
       ones under one id count as 0, so that whoever borrows an id can silence its owner but not stand in for it (which
       would make its absence worth two clips);
-    * a client's vector is clipped again here (unit client); with unit example the clients' clipping is taken on trust;
+    * a client's vector is clipped again here (unit client); with unit example the clients' clipping is taken on trust,
+      and a sum longer than all rows of the plan together is scaled down to that length, which brings no two sums
+      further apart;
     * what is late, repeated, malformed, not finite, or answers another query counts as 0, and the denominator is the
-      plan's, so nobody's absence changes what anybody else's answer is worth.
+      plan's, so nobody's absence changes what anybody else's answer is worth;
+    * whether the run ends in an error because nobody answered is decided by a private count (presence.py).
 Trust
     The server sees every clipped answer before the noise: this is central differential privacy.
 Cost
@@ -35,6 +38,7 @@ from dpsco.engines.flower import wire
 from dpsco.engines.flower.assignment import Assignment, Hashed, Roster
 from dpsco.engines.flower.client import clipped
 from dpsco.engines.flower.cohorts import CohortStore
+from dpsco.engines.flower.presence import SHARE, Count, WholeBudget, refuse_silence, silent
 from dpsco.errors import InvalidArgument, one_of
 from dpsco.planning.plan import Plan
 from dpsco.query import Array, Batch, Clipped, Query
@@ -66,9 +70,19 @@ class Transport(Protocol):
 
 @dataclasses.dataclass
 class Attendance:
-    """Who came, round by round: NOT PRIVATE, for the eyes of whoever runs the server."""
+    """Who came, round by round: NOT PRIVATE, for the eyes of whoever runs the server.
+
+    ``on_round(step, counts)`` is called when the answers of a round are in: for an operator's log.
+    """
 
     rounds: list[Counter[str]] = dataclasses.field(default_factory=list)
+    on_round: Callable[[int, Counter[str]], None] | None = None
+
+    def add(self, step: int, seen: Counter[str]) -> None:
+        """Take down one round."""
+        self.rounds.append(seen)
+        if self.on_round is not None:
+            self.on_round(step, seen)
 
 
 class FederatedOracle:
@@ -85,6 +99,14 @@ class FederatedOracle:
     ) -> None:
         self._plan, self._transport, self._assignment = plan, transport, assignment
         self._unit, self._store, self._attendance = UNITS[unit], store, attendance
+        self._counted = 0
+
+    def counted(self) -> int | None:
+        """Clients counted in all rounds so far (answers of nodes, if examples are the unit). SECRET.
+
+        None if a run that was complete before was resumed.
+        """
+        return self._counted if self._store is None else self._store.counted()
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         """Ask; or, where a stopped run had the answers already, what it had: clients are not asked twice."""
@@ -103,10 +125,12 @@ class FederatedOracle:
         if total is None:
             seen: Counter[str] = Counter()
             total = self._sum(asked, self._transport.ask(message, query.step), seen)
+            counted = seen["counted"] if self._unit == wire.CLIENT else seen["answered"]
+            self._counted += counted
             if self._store is not None:
-                self._store.save(asked, total)
+                self._store.save(asked, total, counted)
             if self._attendance is not None:
-                self._attendance.rounds.append(seen)
+                self._attendance.add(query.step, seen)
         return Clipped(total, 0)
 
     def _sum(self, asked: wire.Asked, replies: Iterable[tuple[int, bytes | None]], seen: Counter[str]) -> Array:
@@ -140,6 +164,7 @@ class FederatedOracle:
             except wire.Malformed as error:
                 seen[str(error)] += 1
                 continue
+            seen["answered"] += 1
             for name, numbers in contributions:
                 if asked.unit == wire.EXAMPLE:
                     yield node, numbers
@@ -149,7 +174,11 @@ class FederatedOracle:
                     seen["not its round"] += 1
 
     def _bounded(self, asked: wire.Asked, numbers: NDArray[Any], seen: Counter[str]) -> NDArray[Any] | None:
-        """The contribution within its bound: C for a client; for a sum of rows, C for each row of the plan."""
+        """The contribution within its bound: C for a client; for a sum of rows, C for each row of the plan.
+
+        What is longer is scaled down to the bound. Projection to a ball brings no two vectors further apart, so a row
+        moves a long sum no more than a short one; the rounding after it is within the plan's slack.
+        """
         if not np.all(np.isfinite(numbers)):
             seen["not finite"] += 1
             return None
@@ -158,10 +187,12 @@ class FederatedOracle:
         # An honest client rounds after clipping; that half step is in the plan's sensitivity, and 2^-20 of it to spare.
         bound = (asked.clip + math.sqrt(numbers.size) / 2 * asked.grid) * (1 + 2.0**-20)
         if asked.unit == wire.EXAMPLE:
-            if length > self._plan.n * bound:
-                seen["longer than all rows together"] += 1
-                return None
-            return numbers
+            most = self._plan.n * bound
+            if length <= most:
+                return numbers
+            seen["longer than all rows together"] += 1
+            shorter = numbers.astype(np.float64) * (most / length)
+            return shorter if asked.grid == 0.0 else np.rint(shorter).astype(np.int64)
         if length <= bound:
             return numbers
         seen["clipped again"] += 1
@@ -207,6 +238,9 @@ def serve(
         as in ``dpsco.train``; answers of a round are kept there too, SECRET, until the run is complete, because
         clients are not asked twice.
 
+    A private run gives a hundredth of mu^2 to a count of the clients that answered. It ends in ``ClusterError`` if that
+    count says that nobody did (presence.py).
+
     ``n`` is public and fixed: plan for the answers you expect, clients times the share that answers. More or fewer
     cost accuracy, never privacy.
     """
@@ -215,21 +249,29 @@ def serve(
     if isinstance(rule, Roster):
         _check_roster(rule, plan)
     store = None if checkpoint is None else CohortStore(Path(checkpoint), plan, unit, rule.digest())
+    count = Count(plan) if unit == "client" and key is None and plan.budget.private else None
+    oracle = FederatedOracle(plan, transport, unit, rule, store, attendance)
+    whole: Any = account if account is None or count is None else WholeBudget(account, plan.budget)
     result = train(
-        plan,
+        plan if count is None else count.training,
         _Cohorts(),
         algorithm=algorithm,
         start=start,
-        oracle=FederatedOracle(plan, transport, unit, rule, store, attendance),
+        oracle=oracle,
         key=key,
         checkpoint=None if store is None else store.run,
         resume=resume,
-        account=account,
+        account=whole,
         on_round=on_round,
     )
+    if count is not None:
+        nobody = silent(count.release(oracle.counted() or 0, None if store is None else store.folder), count)
+    else:
+        nobody = oracle.counted() == 0
     if store is not None:
         store.erase()
-    return dataclasses.replace(result, report=_report(result, unit))
+    refuse_silence(silent=nobody)
+    return dataclasses.replace(result, plan=plan, report=_report(result, plan, unit, count))
 
 
 def _check_roster(roster: Roster, plan: Plan) -> None:
@@ -242,9 +284,9 @@ def _check_roster(roster: Roster, plan: Plan) -> None:
         raise InvalidArgument(f"Expected every round of the roster to be a whole number from 0 to {plan.rounds - 1}.")
 
 
-def _report(result: Result, unit: str) -> PrivacyReport:
-    """The report in the words of a federation; its numbers are those of the run."""
-    report = result.report
+def _report(result: Result, plan: Plan, unit: str, count: Count | None) -> PrivacyReport:
+    """The report in the words of a federation; its budget is that of training and count together."""
+    report = dataclasses.replace(result.report, mu=plan.budget.mu, epsilon=plan.budget.epsilon)
     facts: tuple[str, ...] = (
         "the server is trusted: it sees clipped answers before the noise (central differential privacy)",
         "clients are assigned to rounds up front, by public rules, and each keeps to one id",
@@ -252,6 +294,11 @@ def _report(result: Result, unit: str) -> PrivacyReport:
     if unit == "example":
         facts += ("clients clip every row as they are asked to; the server cannot check it",)
         return dataclasses.replace(report, assumptions=(*report.assumptions, *facts))
+    if count is not None:
+        facts += (
+            f"{SHARE * SHARE:.0%} of mu^2 went to a private count of the clients that answered, the rest to training"
+            + ("" if count.tells else "; with so few clients it cannot tell whether anybody answered"),
+        )
     own = [line for line in report.assumptions if not line.startswith("the caller's oracle")]
     words = "all of a client is one clipped vector in one round, clipped again by the server; `row` means client here"
     return dataclasses.replace(report, unit=_PROTECTED[report.adjacency], assumptions=(*own, *facts, words))

@@ -1,0 +1,83 @@
+"""What the end of a command needs is looked for before its first row: nothing is spent on a run that cannot be kept."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+import dpsco
+from dpsco.cli import main
+from dpsco.json_files import check_writable
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,y\n" + "".join(f"0.{i % 7},0.{i % 3},{i % 2}\n" for i in range(400)))
+    return path
+
+
+def fit(rows: Path, *options: str) -> int:
+    return main(["fit", str(rows), "--label", "y", "--epsilon", "1", "--delta", "1e-6", *options])
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained(*_: object, **__: object) -> None:
+        raise AssertionError("training began")
+
+    monkeypatch.setattr(dpsco, "train", trained)
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("option", ["--out", "--report", "--checkpoint"])
+def test_a_place_that_cannot_be_written_is_found_before_training(
+    option: str, rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file stands where a folder would have to be made, which stops root too."""
+    (tmp_path / "file").write_text("")
+    places = {"--out": tmp_path / "model.json", option: tmp_path / "file" / "deep" / "place"}
+    assert fit(rows, *(str(word) for pair in places.items() for word in pair)) == 2
+    said = capsys.readouterr().err
+    assert option in said
+    assert "Nothing was read or spent" in said
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_folder_in_the_place_of_the_model_is_found_before_training(rows: Path, tmp_path: Path) -> None:
+    assert fit(rows, "--out", str(tmp_path)) == 2
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_missing_extra_is_found_before_training(
+    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = importlib.util.find_spec
+    monkeypatch.setattr(
+        "dpsco.cli.checks.find_spec", lambda name: None if name == "matplotlib" else original(name), raising=True
+    )
+    assert fit(rows, "--out", str(tmp_path / "m.json"), "--report", str(tmp_path / "page.html")) == 2
+    assert "dpsco[report]" in capsys.readouterr().err
+    assert main(["demo", "--rows", "1000", "--out", str(tmp_path / "demo")]) == 2
+    assert main(["audit", "logistic", "--html", str(tmp_path / "page.html")]) == 2
+
+
+@pytest.mark.usefixtures("no_training")
+def test_public_test_rows_that_are_not_there_are_found_before_training(rows: Path, tmp_path: Path) -> None:
+    assert fit(rows, "--out", str(tmp_path / "m.json"), "--public-test", str(tmp_path / "none.csv")) == 2
+
+
+def test_a_full_disk_is_found_before_training(tmp_path: Path) -> None:
+    with pytest.raises(dpsco.InvalidArgument, match="bytes are free"):
+        check_writable(tmp_path / "model.json", "the model", room=1 << 62)
+
+
+def test_checking_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text("before")
+    check_writable(path, "the model")
+    check_writable(tmp_path / "new" / "folder" / "model.json", "the model")
+    assert path.read_text() == "before"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.json"]

@@ -1,0 +1,152 @@
+"""A federation that nobody answers does not end as a success, and a private count says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco import Account, Budget, ClusterError
+from dpsco.accounting import gaussian
+from dpsco.engines.flower import Attendance, LocalNodes, serve
+from dpsco.engines.flower.presence import SHARE, Count, silent
+from dpsco.query import Clipped
+from dpsco.release.releaser import Releaser
+
+from .worlds import KEY, a_plan, devices, rows, spread
+
+Book = Callable[[float], float]
+PLAN = a_plan()
+CLIENTS = devices(*rows())
+
+
+class Nobody:
+    """Nodes that fail: workers that cannot start, a path that is wrong."""
+
+    def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes | None]]:
+        yield from ((node, None) for node in range(3))
+
+
+@pytest.mark.parametrize("unit", ["client", "example"])
+@pytest.mark.parametrize("key", [None, KEY])
+def test_nobody_answers_and_the_run_ends_in_an_error(unit: str, key: bytes | None) -> None:
+    """A private run errs with probability 1 - 3e-5: released count below 4 sigma."""
+    with pytest.raises(ClusterError, match="Nobody answered"):
+        serve(PLAN, Nobody(), unit=unit, key=key)
+
+
+def test_a_run_that_is_answered_ends_well_and_its_report_names_the_count() -> None:
+    result = serve(PLAN, LocalNodes(spread(CLIENTS, 3)))
+    assert (result.report.epsilon, result.report.mu) == (PLAN.budget.epsilon, PLAN.budget.mu)
+    assert any("private count" in line for line in result.report.assumptions)
+    assert result.plan == PLAN
+
+
+def test_training_and_count_together_have_the_budget() -> None:
+    for plan in (PLAN, a_plan("replace"), a_plan("zero-out", epsilon=0.3)):
+        count = Count(plan)
+        paid = count.calibration
+        spent = (paid.difference / paid.sigma, count.training.budget.mu)
+        assert gaussian.compose(*spent) <= plan.budget.mu
+        assert gaussian.compose(*spent) == pytest.approx(plan.budget.mu, rel=1e-3)
+        assert spent[0] == pytest.approx(SHARE * plan.budget.mu, rel=1e-3)
+        assert 1 <= paid.difference <= 1.01  # a client moves the count by one, under every adjacency
+
+
+def test_the_decision_rests_on_the_released_count_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the count's noise fixed by hand, a full house is refused and an empty one is not."""
+    answered, empty = LocalNodes(spread(CLIENTS, 3)), Nobody()
+    monkeypatch.setattr(Count, "release", lambda self, counted, folder: 0.0)
+    with pytest.raises(ClusterError):
+        serve(PLAN, answered)
+    monkeypatch.setattr(Count, "release", lambda self, counted, folder: 1e6)
+    serve(PLAN, empty)
+
+
+def test_the_count_is_noised_by_release(false_alarms: Book) -> None:
+    """N = 300 counts of 100 clients: mean within 6 standard errors, no two alike."""
+    false_alarms(2e-9)
+    count, sigma = Count(PLAN), Count(PLAN).calibration.sigma
+    found = np.array([count.release(100, None) for _ in range(300)])
+    assert abs(found.mean() - 100) < 6 * sigma / math.sqrt(300)
+    assert len(set(found.tolist())) == 300
+    assert 0.7 * sigma < found.std() < 1.3 * sigma
+
+
+def test_too_few_clients_to_tell_is_said_and_not_guessed() -> None:
+    plan = a_plan(n=8, rounds=4)
+    assert not Count(plan).tells
+    result = serve(plan, Nobody())
+    assert any("cannot tell" in line for line in result.report.assumptions)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 8.0])
+def test_when_it_tells_both_errors_are_rare(epsilon: float) -> None:
+    count = Count(a_plan(n=100_000, epsilon=epsilon))
+    sigma = count.calibration.sigma
+    assert count.tells
+    assert silent(3.9 * sigma, count)
+    assert not silent(count.plan.n - 3.9 * sigma, count)
+
+
+def test_an_account_is_charged_the_whole_budget_once(tmp_path: Path) -> None:
+    account = Account.create(tmp_path / "people.json", limit=Budget(6.0, 1e-5, "add-remove"))
+    nodes = LocalNodes(spread(CLIENTS, 3))
+    serve(PLAN, nodes, account=account, checkpoint=tmp_path / "run")
+    serve(PLAN, nodes, account=account, checkpoint=tmp_path / "run", resume=True)
+    assert [run["mu"] for run in account.runs] == [PLAN.budget.mu]
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("at", ["before the count", "after the count"])
+def test_a_stop_around_the_count_releases_it_once(at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed federation counts those who answered before the stop, and finds a count that was released."""
+    released: list[float] = []
+    original = Count.release
+
+    def watched(self: Count, counted: int, folder: Path | None) -> float:
+        if at == "before the count" and not released:
+            released.append(math.nan)
+            raise Stop
+        released.append(original(self, counted, folder))
+        if len(released) == 1:
+            raise Stop
+        return released[-1]
+
+    monkeypatch.setattr(Count, "release", watched)
+    with pytest.raises(Stop):
+        serve(PLAN, LocalNodes(spread(CLIENTS, 3)), checkpoint=tmp_path)
+    result = serve(PLAN, Nobody(), checkpoint=tmp_path, resume=True)
+    assert isinstance(result, dpsco.Result)
+    assert not (tmp_path / "cohorts").exists()
+    if at == "after the count":
+        assert released[0] == released[1]
+
+
+def test_no_raw_count_reaches_anything_but_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums: list[float] = []
+    original = Releaser.release
+
+    def watched(self: Releaser, query: object, clipped: Clipped) -> object:
+        if clipped.total.shape == (1,):
+            sums.append(float(clipped.total[0]))
+        return original(self, query, clipped)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Releaser, "release", watched)
+    serve(PLAN, LocalNodes(spread(CLIENTS, 3)))
+    assert sums == [len(CLIENTS)]
+
+
+def test_the_operator_sees_the_counts_of_every_round() -> None:
+    lines: list[tuple[int, int]] = []
+    seen = Attendance(on_round=lambda step, counts: lines.append((step, counts["failed"])))
+    with pytest.raises(ClusterError):
+        serve(PLAN, Nobody(), key=KEY, attendance=seen)
+    assert lines == [(step, 3) for step in range(PLAN.rounds)]
