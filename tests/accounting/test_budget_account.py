@@ -266,3 +266,12 @@ def test_a_seeded_run_cannot_be_charged(account: Account) -> None:
     with pytest.raises(AccountError):
         dpsco.train(plan, dpsco.stream(np.zeros((64, 3)), np.zeros(64)), account=account, key=bytes(32))
     assert account.runs == []
+
+
+def test_an_accountant_that_is_too_old_is_refused_in_our_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dp_accounting")
+    from dpsco.accounting import poisson
+
+    monkeypatch.setattr(poisson, "version", lambda name: "0.4.4")
+    with pytest.raises(dpsco.ExtraMissing, match=r"dp-accounting 0\.5 or newer; 0\.4\.4"):
+        poisson.epsilon_of_sampled(1.2345, delta=1e-6, rate=0.1, rounds=3, adjacency="zero-out")

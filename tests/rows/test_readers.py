@@ -195,3 +195,18 @@ def test_unsupported_types_are_named_before_a_row_is_used(tmp_path) -> None:
     pq.write_table(pa.table({"when": days, "y": [0, 1, 0]}), tmp_path / "t.parquet")
     with pytest.raises(dpsco.DataError, match=r"'when'.*timestamp"):
         list(FileRows(tmp_path / "t.parquet", Labels("y", ("0", "1")), Columns.declare(["when"])))
+
+
+def test_a_file_that_has_gone_is_not_called_damaged(tmp_path: Path) -> None:
+    """A file may vanish between planning and training; what to do is another thing than for a damaged one."""
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "part.parquet"
+    pq.write_table(pa.table({"a": [0.1, 0.2], "y": [0, 1]}), path)
+    found = open_source(tmp_path, label="y")
+    path.unlink()
+    with pytest.raises(dpsco.DataError, match="not there any more"):
+        found.count()
+    path.write_bytes(b"PAR1")
+    with pytest.raises(dpsco.DataError, match="damaged"):
+        open_source(tmp_path, label="y").count()

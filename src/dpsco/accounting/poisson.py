@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from dpsco.errors import ExtraMissing
@@ -19,6 +20,7 @@ from dpsco.errors import ExtraMissing
 __all__ = ["Sampled", "epsilon_of_sampled", "multiplier", "multiplier_by_limit"]
 
 _NEIGHBOURS = {"zero-out": "REPLACE_SPECIAL", "replace": "REPLACE_ONE"}
+_OLDEST = (0, 5)
 _CLOSE = 1e-3
 _LEAST = 0.25
 """The search stops near this z: if delta exceeds the probability of being sampled, no noise is needed."""
@@ -110,4 +112,10 @@ def _dp_accounting() -> Any:
         import dp_accounting.pld
     except ImportError:
         raise ExtraMissing("Poisson-sampled methods need an accountant: install dpsco[accounting].") from None
+    found = version("dp-accounting")
+    if tuple(int(part) for part in found.split(".")[:2]) < _OLDEST:
+        raise ExtraMissing(
+            f"Poisson-sampled methods need dp-accounting 0.5 or newer; {found} raises errors of its own where no bound "
+            "is found. Install dpsco[accounting]."
+        )
     return dp_accounting

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -150,3 +151,65 @@ def test_the_operator_sees_the_counts_of_every_round() -> None:
     with pytest.raises(ClusterError):
         serve(PLAN, Nobody(), key=KEY, attendance=seen)
     assert lines == [(step, 3) for step in range(PLAN.rounds)]
+
+
+# --- the app that needs no code ---------------------------------------------------------------
+
+
+class FewNodes:
+    """In place of Flower's: nodes in this process, or none."""
+
+    timeout = 0.1
+    nodes: ClassVar[list[dict]] = []
+
+    def __init__(self, grid: object, timeout: float) -> None:
+        self._there = LocalNodes(self.nodes)
+
+    def wait(self, nodes: int, seconds: float) -> None:
+        """All that will come are here."""
+
+    def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes]]:
+        return self._there.ask(query, step)
+
+
+def the_app(folder: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[dict], **more: object) -> None:
+    from types import SimpleNamespace
+
+    from dpsco.engines.flower import app
+
+    (folder / "plan.json").write_text(PLAN.to_json())
+    config = {"plan": str(folder / "plan.json"), "model": str(folder / "model.json"), "timeout": 0.1, **more}
+    monkeypatch.setattr(FewNodes, "nodes", nodes)
+    monkeypatch.setattr(app, "FlowerNodes", FewNodes)
+    app.main(None, SimpleNamespace(run_config=config))  # type: ignore[arg-type]
+
+
+def test_the_app_logs_counts_charges_an_account_and_writes_attendance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account = Account.create(tmp_path / "people.json", limit=Budget(6.0, 1e-5, "add-remove"))
+    files = {"account": str(account.path), "attendance": str(tmp_path / "counts.json")}
+    the_app(tmp_path, monkeypatch, spread(CLIENTS, 3), **files)
+    said = [line for line in capsys.readouterr().out.splitlines() if "NOT PRIVATE" in line]
+    assert len(said) == PLAN.rounds
+    assert all("counted" in line for line in said)
+    assert [run["mu"] for run in account.runs] == [PLAN.budget.mu]
+    assert (tmp_path / "model.json").exists()
+    assert (tmp_path / "counts.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_app_that_nobody_answers_ends_in_an_error_and_writes_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ClusterError, match="Nobody answered"):
+        the_app(tmp_path, monkeypatch, [])
+    assert "nobody answered" in capsys.readouterr().out
+    assert not (tmp_path / "model.json").exists()
+
+
+def test_an_app_whose_model_cannot_be_written_says_so_before_it_asks_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(dpsco.InvalidArgument, match="Cannot write"):
+        the_app(tmp_path, monkeypatch, spread(CLIENTS, 3), model=str(tmp_path / "file" / "model.json"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 
 from dpsco.errors import ClusterError, ExtraMissing, positive_integer
@@ -11,6 +12,7 @@ from dpsco.errors import ClusterError, ExtraMissing, positive_integer
 __all__ = ["cluster_at", "installed", "local_cluster"]
 
 _PATIENCE = 30.0
+_OLDEST = (2024, 9)
 _QUIET = {
     # Rows are held by workers in memory. Spilled, they would lie on disks that nobody thinks of.
     "distributed.worker.memory.target": False,
@@ -81,4 +83,10 @@ def installed() -> Any:
         import distributed
     except ImportError:
         raise ExtraMissing("A cluster needs Dask: install dpsco[dask].") from None
+    found = version("distributed")
+    if tuple(int(part) for part in found.split(".")[:2]) < _OLDEST:
+        raise ExtraMissing(
+            f"A cluster needs distributed 2024.9 or newer; {found} listens on all addresses of the "
+            "machine. Install dpsco[dask]."
+        )
     return distributed

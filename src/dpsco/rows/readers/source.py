@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from dpsco.errors import DataError, ExtraMissing
@@ -74,6 +75,8 @@ class Named(Protocol):
 
 def damaged(path: Named, what: str) -> NoReturn:
     """Refuse a file by name. What the library underneath said is left out: it may quote data."""
+    if isinstance(path, Path) and not path.exists():
+        what = "is not there any more. Put it back, or start the run without it."
     raise DataError(f"The file {path.name!r} {what}") from None
 
 
