@@ -44,7 +44,7 @@ def file_rows(folder: Path, **options: int) -> FileRows:
 
 def plan(n: int) -> dpsco.Plan:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(20.0), WIDTH, intercept=True)
-    return dpsco.Plan(problem, n, dpsco.Budget(1.0, 1e-7), rounds=64, beta=0.25, clip=1.0)
+    return dpsco.Plan(problem, n, dpsco.Budget(1.0, 1e-7), dpsco.AcceleratedSRGD(rounds=64, beta=0.25, clip=1.0))
 
 
 def rates(folder: Path, n: int, repeats: int = 3) -> dict[str, float]:

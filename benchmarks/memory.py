@@ -11,7 +11,7 @@ import numpy as np
 import dpsco
 n, width = int(sys.argv[1]), 20
 problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=width)
-plan = dpsco.Plan(problem, n, dpsco.Budget(1.0, 1e-6), rounds=16, beta=0.2, clip=1.0)
+plan = dpsco.Plan(problem, n, dpsco.Budget(1.0, 1e-6), dpsco.AcceleratedSRGD(rounds=16, beta=0.2, clip=1.0))
 rng = np.random.default_rng(0)
 def chunks():
     for _ in range(0, n, 10_000):

@@ -21,7 +21,7 @@ from benchmarks.planner_problems import FAMILY, Data, draw, real
 from benchmarks.planner_simulator import Columns, Setting, score, setting_of
 from dpsco.planning.choose import plan
 from dpsco.planning.response_planner import predict
-from dpsco.planning.spectrum_priors import scale_of
+from dpsco.planning.spectrum_priors import loss_scale
 
 TUNING, SCORING = (1, 2, 3), tuple(range(50, 58))
 
@@ -51,7 +51,7 @@ def against_grid(data: Data, quick: bool) -> tuple[float, float]:
     """Excess of the plan over that of the best grid point, and prediction over measurement; prints one line."""
     case, began = data.case, time.perf_counter()
     problem, columns = case.problem, Columns(case.problem, case.budget, data.features, data.labels)
-    top = scale_of(problem).curvature
+    top = loss_scale(problem).curvature
     grid = [
         Setting(T, top * 2.0**k, share * problem.lipschitz, z)
         for T, k, share, z in itertools.product(
@@ -66,7 +66,7 @@ def against_grid(data: Data, quick: bool) -> tuple[float, float]:
     parts = predict(made)
     print(
         f"{case.name:20s} n={case.n:<7d} p={problem.parameters:<5d} eps={case.epsilon:<4g} | plan T={made.rounds:<4d}"
-        f"beta={made.beta:<7.3g}C={made.clip:<5.3g}{made.z_step:7s} {measured:.2e} | grid T={best.rounds:<4d}"
+        f"beta={ours.beta:<7.3g}C={ours.clip:<5.3g}{ours.z_step:7s} {measured:.2e} | grid T={best.rounds:<4d}"
         f"beta={best.beta:<7.2g}C={best.clip:<5.2g}{best.z_step:7s} {at_best:.2e} | ratio {measured / at_best:5.2f} | "
         f"predicted {parts.total:.2e} = {parts.optimisation:.0e} + {parts.noise:.0e} + {parts.sampling:.0e} | "
         f"{time.perf_counter() - began:.0f} s",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import dpsco
+from dpsco.methods import Schedule
 from dpsco.methods.adaptive_beta import adapted_beta
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 from dpsco.release.mechanisms.workload import Workload
@@ -29,8 +30,8 @@ class Setting:
     clip: float
     z_step: str = "halved"
     mechanism: str = "workload"
-    adaptive: dpsco.Plan | None = None
-    """The plan, if its beta follows released values."""
+    adaptive: Schedule | None = None
+    """The schedule, if beta follows released values."""
 
 
 @lru_cache(maxsize=256)
@@ -45,7 +46,9 @@ def noise_matrix(name: str, rounds: int, z_step: str) -> Array:
 
 def setting_of(plan: dpsco.Plan) -> Setting:
     """A plan as a setting."""
-    return Setting(plan.rounds, plan.beta, plan.clip, plan.z_step, plan.mechanism, plan if plan.adaptive else None)
+    method = plan.method
+    follows = plan.schedule if method.adaptive else None
+    return Setting(method.rounds, method.beta, method.clip, method.z_step, method.mechanism, follows)
 
 
 class Columns:

@@ -11,6 +11,7 @@ same number of configurations, on separate data. ``--write`` updates the plots a
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -76,13 +77,14 @@ def excess(case: Case, factor: float, seeds: range) -> tuple[list[float], int]:
     kind, mechanism = METHODS[case.method]
     budget = dpsco.Budget(epsilon=1.0, delta=case.n**-1.1)
     beta = problem.smoothness * factor
-    settings = {"rounds": case.rounds, "beta": beta, "clip": problem.lipschitz, "mechanism": mechanism}
-    plan = dpsco.Plan(problem, case.n, budget, z_step="halved", **settings)
-    method = kind() if kind is AcceleratedSRGD else kind(beta=beta)
+    settings = {"rounds": case.rounds, "beta": beta, "clip": problem.lipschitz}
+    own = {field.name for field in dataclasses.fields(kind)}
+    method = kind(**settings, **({"mechanism": mechanism} if "mechanism" in own else {}))
+    plan = dpsco.Plan(problem, case.n, budget, method)
     found, steps = [], 0
     for seed in seeds:
         rows, labels, measure = data_of(case.family, case.n, seed)
-        result = dpsco.train(plan, dpsco.stream(rows, labels), algorithm=method, key=seed.to_bytes(32, "big"))
+        result = dpsco.train(plan, dpsco.stream(rows, labels), key=seed.to_bytes(32, "big"))
         found.append(measure(result.model.coef.ravel()))
         steps = result.counts.batch_steps
     return found, steps

@@ -25,11 +25,9 @@ def excess_by_mechanism(mechanisms: Sequence[str], keys: int) -> tuple[float, di
             problem,
             n,
             budget,
-            rounds=16,
-            beta=data.population_smoothness,
-            clip=1.0,
-            z_step="listed",
-            mechanism=name,
+            dpsco.AcceleratedSRGD(
+                rounds=16, beta=data.population_smoothness, clip=1.0, z_step="listed", mechanism=name
+            ),
         )
         runs = (dpsco.train(plan, dpsco.stream(data.features, data.labels), key=bytes([k]) * 32) for k in range(keys))
         excess[name] = [data.excess_risk(run.model.coef) for run in runs]

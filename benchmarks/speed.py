@@ -72,7 +72,7 @@ def private_plan(n: int, width: int, loss: Any, rounds: int = ROUNDS) -> dpsco.P
     """A private plan of fixed rounds: what it learns does not matter here."""
     problem = dpsco.Problem(loss, dpsco.L2Ball(10.0), dimension=width)
     budget = dpsco.Budget(1.0, 1e-6)
-    return dpsco.Plan(problem, n, budget, rounds=rounds, beta=0.5, clip=1.0, mechanism="sqrt")
+    return dpsco.Plan(problem, n, budget, dpsco.AcceleratedSRGD(rounds=rounds, beta=0.5, clip=1.0, mechanism="sqrt"))
 
 
 def dense_rows(n: int, width: int, dtype: Any) -> tuple[Any, Any]:
@@ -128,7 +128,7 @@ def sparse_case(n: int = 12_000_000, width: int = 100_000, stored: int = 50) -> 
     points = np.random.default_rng(1).random(2 * width, dtype=np.float32)
     parts = features.data, features.indices, features.indptr
     oracle = dpsco.clipping.CompiledOracle(dpsco.Logistic())
-    asked = Query(1, (points[:width], points[width:]), (2.0, -1.0), 1.0, n, grid=plan.calibration.grid)
+    asked = Query(1, (points[:width], points[width:]), (2.0, -1.0), 1.0, n, grid=plan.schedule.calibration.grid)
     seconds = interleaved(
         {
             "gather": lambda: in_halves(lambda start, stop: gather_only(*parts, start, stop, points), n),

@@ -18,7 +18,7 @@ import numpy as np
 import dpsco
 X, y = np.ones((64_000, 64), np.float32) / 8, np.resize([0.0, 1.0], 64_000)
 plan = dpsco.Plan(dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), dimension=64), 64_000, dpsco.Budget(1.0, 1e-6),
-                  rounds=8, beta=0.5, clip=1.0, mechanism="sqrt")
+                  dpsco.AcceleratedSRGD(rounds=8, beta=0.5, clip=1.0, mechanism="sqrt"))
 seconds = []
 for _ in range(2):
     start = time.perf_counter()

@@ -7,6 +7,7 @@ search like this on private data has to be paid for; here it only makes the comp
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import sys
@@ -16,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import dpsco
-from dpsco.methods import DPFTRL, DPSGD
+from dpsco.methods import DPFTRL, DPSGD, AcceleratedSRGD, Method
 
 Rows = tuple[np.ndarray, np.ndarray]
-Setting = tuple[Any, dict[str, Any]]
+Setting = Method
 Network = tuple[Any, Callable[[Any, np.ndarray], np.ndarray]]
 """An oracle, and a function that returns the predictions of a trained model."""
 
@@ -48,19 +49,18 @@ def settings(n: int, *, short: bool) -> Mapping[str, list[Setting]]:
     """Return the configurations of each method with rounds and clip; a quarter of them if ``short``."""
     root = math.isqrt(n)
 
-    def grid(make: Callable[[float], Setting], rounds: Any, steps: Any, clips: Any) -> Iterator[Setting]:
+    def grid(make: Callable[..., Setting], rounds: Any, steps: Any, clips: Any) -> Iterator[Setting]:
         for T, step, clip in itertools.product(rounds[: 1 if short else 2], steps, clips[: 1 if short else 2]):
-            algorithm, more = make(step)
-            yield algorithm, {"rounds": T, "clip": clip, **more}
+            yield make(step, rounds=T, clip=clip)
 
-    def srgd(beta: float) -> Setting:
-        return "accelerated-srgd", {"beta": beta}
+    def srgd(beta: float, **more: Any) -> Setting:
+        return AcceleratedSRGD(beta=beta, **more)
 
-    def sgd(step: float) -> Setting:
-        return DPSGD(step=step, iterate="last"), {}
+    def sgd(step_size: float, **more: Any) -> Setting:
+        return DPSGD(step_size=step_size, iterate="last", **more)
 
-    def ftrl(step: float) -> Setting:
-        return DPFTRL(step=step, momentum=0.9, iterate="last"), {}
+    def ftrl(step_size: float, **more: Any) -> Setting:
+        return DPFTRL(step_size=step_size, momentum=0.9, iterate="last", **more)
 
     return {
         "accelerated SRGD": list(grid(srgd, (root // 4, root // 2), (4.0, 8.0, 16.0), (8.0, 16.0))),
@@ -71,10 +71,11 @@ def settings(n: int, *, short: bool) -> Mapping[str, list[Setting]]:
 
 def accuracy(network: Network, train: Rows, test: Rows, epsilon: float, setting: Setting, key: int) -> float:
     """Return the accuracy of one run. Fixed keys make runs comparable; the report says "not private"."""
-    (oracle, guesses), (algorithm, options) = network, setting
-    plan = dpsco.plan_network(oracle.size, len(train[1]), dpsco.Budget(epsilon, delta=1e-5), **options)
+    oracle, guesses = network
+    planned = dpsco.plan_network(oracle.size, len(train[1]), dpsco.Budget(epsilon, delta=1e-5))
+    plan = dataclasses.replace(planned, method=setting, rule="by hand")
     rows, noise = dpsco.stream(*train), bytes([key]) * 32
-    result = dpsco.train(plan, rows, algorithm=algorithm, oracle=oracle, start=oracle.start, key=noise)
+    result = dpsco.train(plan, rows, oracle=oracle, start=oracle.start, key=noise)
     return float(np.mean(guesses(result.model, test[0]) == test[1]))
 
 
@@ -94,8 +95,8 @@ def compare(networks: Callable[[int], Mapping[str, Network]], arguments: list[st
                 found = [accuracy(network, first, held, epsilon, each, key=0) for each in choices]
                 best = choices[int(np.argmax(found))]
                 final = [accuracy(network, train, test, epsilon, best, key) for key in (1, 2)]
-                step = "" if isinstance(best[0], str) else f"step {best[0].step:g} "
-                words = step + " ".join(f"{key} {value:g}" for key, value in best[1].items())
+                chosen = {name: getattr(best, name) for name in (*best.tunable, "rounds", "clip")}
+                words = " ".join(f"{name} {value:g}" for name, value in chosen.items())
                 print(f"  {method:<18}{np.mean(final):.1%}   ({words})", flush=True)
 
 

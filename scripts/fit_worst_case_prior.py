@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from dpsco.algorithm_1 import response
 from dpsco.query import Array
 from dpsco.release.mechanisms.optimal import optimal_for_gram
 from dpsco.release.mechanisms.prior import FINE, curvature_grid, spreading, square_root_noise
-from dpsco.release.mechanisms.response import response
 from dpsco.release.mechanisms.workload import default_ridge, gram
 
 TARGET = Path(__file__).parents[1] / "src" / "dpsco" / "release" / "mechanisms" / "data" / "worst_case_prior.json"

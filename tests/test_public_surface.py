@@ -22,16 +22,19 @@ def test_the_surface_works_as_its_users_write_it() -> None:
     assert (problem.lipschitz, problem.smoothness) == (1.0, 0.25)
     plan = dpsco.plan(problem, n=n, budget=budget)
     assert plan.rounds * plan.batch_size <= n
-    assert plan.beta > 0
+    assert plan.method.beta > 0
     assert plan.clip > 0
-    assert plan.z_step in ("listed", "halved")
-    assert isinstance(plan.mechanism, str)
+    assert plan.method.z_step in ("listed", "halved")
+    assert isinstance(plan.method.mechanism, str)
     assert plan.predicted_excess is not None
     assert plan.predicted_excess > 0
     assert "rounds" in plan.explain()
     assert dpsco.Plan.from_json(plan.to_json()) == plan
     by_hand = dpsco.Plan(
-        problem=problem, n=n, budget=budget, rounds=16, beta=0.05, clip=1.0, z_step="listed", mechanism="sqrt"
+        problem=problem,
+        n=n,
+        budget=budget,
+        method=dpsco.AcceleratedSRGD(rounds=16, beta=0.05, clip=1.0, z_step="listed", mechanism="sqrt"),
     )
     result = dpsco.train(by_hand, dpsco.stream(data.features, data.labels))
     assert result.model.coef.shape == (50,)
@@ -43,6 +46,28 @@ def test_the_surface_works_as_its_users_write_it() -> None:
     assert m.sensitivity == pytest.approx(math.sqrt(m.max_error))
     assert m.mean_error < m.max_error
     np.testing.assert_allclose(m.decoder() @ m.strategy(), np.tri(64), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", dpsco.METHODS)
+def test_every_method_is_planned_by_its_name_and_survives_json(name) -> None:
+    problem = dpsco.Problem(loss=dpsco.Logistic(), domain=dpsco.L2Ball(radius=10.0), dimension=5)
+    plan = dpsco.plan(problem, n=2_000, budget=dpsco.Budget(epsilon=1.0, delta=1e-5), method=name)
+    assert type(plan.method) is dpsco.METHODS[name] is getattr(dpsco, type(plan.method).__name__)
+    assert plan.rounds == plan.schedule.rounds >= 1
+    assert all(getattr(plan.method, field) is not None for field in plan.method.tunable)
+    assert name in plan.explain()
+    assert dpsco.Plan.from_json(plan.to_json()) == plan
+
+
+def test_options_that_a_method_does_not_have_are_refused_by_name() -> None:
+    problem = dpsco.Problem(loss=dpsco.Logistic(), domain=dpsco.L2Ball(radius=10.0), dimension=5)
+    given = {"n": 2_000, "budget": dpsco.Budget(epsilon=1.0, delta=1e-5)}
+    assert dpsco.plan(problem, **given, method="dp-ftrl", rounds=20, mechanism="tree").rounds == 20
+    for option in ({"rounds": 8}, {"mechanism": "tree"}, {"memory": 1e9}, {"rule": "response"}):
+        with pytest.raises(dpsco.InvalidArgument, match=next(iter(option))):
+            dpsco.plan(problem, **given, method="phased-sgd", **option)
+    with pytest.raises(TypeError):
+        dpsco.train(dpsco.plan(problem, **given), dpsco.stream(np.zeros((9, 5)), np.zeros(9)), algorithm="dp-sgd")
 
 
 def test_the_estimator_works_as_its_users_write_it() -> None:

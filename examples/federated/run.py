@@ -73,7 +73,8 @@ def federate(args: argparse.Namespace, folder: Path) -> int:
         "epsilon": saved.report.epsilon,
         "mu": saved.report.mu,
         "noise": saved.report.noise_std,
-        "guarantee_as_planned": (saved.report.mu, saved.report.noise_std) == (plan.budget.mu, plan.calibration.sigma),
+        "guarantee_as_planned": (saved.report.mu, saved.report.noise_std)
+        == (plan.budget.mu, plan.schedule.calibration.sigma),
         "private": saved.report.private,
         "protects": saved.report.unit,
     }

@@ -17,6 +17,21 @@ from dpsco.errors import (
     LedgerError,
     SecondPassError,
 )
+from dpsco.methods import (
+    DPFTRL,
+    DPSGD,
+    METHODS,
+    AcceleratedGD,
+    AcceleratedSGD,
+    AcceleratedSRGD,
+    LocalizedAccelerated,
+    OnlineToBatch,
+    PhasedERM,
+    PhasedSGD,
+    PoissonDPSGD,
+    SnowballSGD,
+    UnacceleratedSRGD,
+)
 from dpsco.planning import Plan, Prediction
 from dpsco.planning.choose import plan
 from dpsco.planning.network_plan import plan_network
@@ -50,6 +65,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "DPFTRL",
+    "DPSGD",
+    "METHODS",
+    "AcceleratedGD",
+    "AcceleratedSGD",
+    "AcceleratedSRGD",
     "Account",
     "AccountError",
     "Box",
@@ -68,11 +89,16 @@ __all__ = [
     "L2Ball",
     "LedgerError",
     "LinearOracle",
+    "LocalizedAccelerated",
     "Logistic",
     "Mechanism",
     "Model",
+    "OnlineToBatch",
     "PerExample",
+    "PhasedERM",
+    "PhasedSGD",
     "Plan",
+    "PoissonDPSGD",
     "Prediction",
     "PrivacyLeakWarning",
     "PrivacyReport",
@@ -86,9 +112,11 @@ __all__ = [
     "SecondPassError",
     "Simplex",
     "SmoothedHinge",
+    "SnowballSGD",
     "Softmax",
     "Squared",
     "Stream",
+    "UnacceleratedSRGD",
     "__version__",
     "compose",
     "delta_of",

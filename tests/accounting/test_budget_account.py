@@ -251,7 +251,7 @@ def test_training_is_charged_before_the_first_release_and_refused_when_the_accou
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(64, 3)), rng.integers(0, 2, 64)
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
-    plan = dpsco.Plan(problem=problem, n=64, budget=LIMIT, rounds=4, beta=0.25, clip=1.0)
+    plan = dpsco.Plan(problem=problem, n=64, budget=LIMIT, method=dpsco.AcceleratedSRGD(rounds=4, beta=0.25, clip=1.0))
     charged: list[int] = []
     dpsco.train(plan, dpsco.stream(X, y), account=account, on_round=lambda _: charged.append(len(account.runs)))
     assert charged == [1, 1, 1, 1]
@@ -262,7 +262,7 @@ def test_training_is_charged_before_the_first_release_and_refused_when_the_accou
 
 def test_a_seeded_run_cannot_be_charged(account: Account) -> None:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
-    plan = dpsco.Plan(problem=problem, n=64, budget=LIMIT, rounds=4, beta=0.25, clip=1.0)
+    plan = dpsco.Plan(problem=problem, n=64, budget=LIMIT, method=dpsco.AcceleratedSRGD(rounds=4, beta=0.25, clip=1.0))
     with pytest.raises(AccountError):
         dpsco.train(plan, dpsco.stream(np.zeros((64, 3)), np.zeros(64)), account=account, key=bytes(32))
     assert account.runs == []

@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.audit import oracles_under_test as oracles
+from tests.method_plans import algorithm_1_plan
 
 import dpsco
 from dpsco.audit import audit
 from dpsco.audit.attack_rows import ordinary_rows
 from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
 from dpsco.audit.contract import contract_checks
+from dpsco.audit.recording import observe
 from dpsco.audit.replay import replay_check
 from dpsco.audit.subject import plan_subject
-from dpsco.audit.tap import observe
 from dpsco.audit.transcript import transcript_check
 from dpsco.cli import main
 from dpsco.datasets import reference_problem
@@ -29,7 +30,7 @@ HERE = Path(__file__).parent
 def plan(adjacency: str = "zero-out", p: int = 16, **changes: object) -> dpsco.Plan:
     problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(5.0), p)
     arguments = {"n": 96, "rounds": 4, "beta": 1.0, "clip": 1.0, **changes}
-    return dpsco.Plan(problem, budget=dpsco.Budget(4.0, 1e-6, adjacency), **arguments)  # type: ignore[arg-type]
+    return algorithm_1_plan(problem=problem, budget=dpsco.Budget(4.0, 1e-6, adjacency), **arguments)  # type: ignore[arg-type]
 
 
 def failed(report) -> dict[str, str]:
@@ -89,7 +90,11 @@ def test_a_memory_between_rounds_shows_as_two_rounds_that_change() -> None:
 
 def test_a_plan_and_its_own_oracle_pass() -> None:
     problem = dpsco.Problem(dpsco.Softmax(3), dpsco.L2Ball(5.0), 6, intercept=True)
-    report = audit(dpsco.Plan(problem, 400, dpsco.Budget(2.0, 1e-6), rounds=5, beta=1.0, clip=1.0, mechanism="tree"))
+    report = audit(
+        dpsco.Plan(
+            problem, 400, dpsco.Budget(2.0, 1e-6), dpsco.AcceleratedSRGD(rounds=5, beta=1.0, clip=1.0, mechanism="tree")
+        )
+    )
     assert report.passed, report
 
 
@@ -118,16 +123,14 @@ def test_an_estimator_passes_and_its_report_is_marked_not_private() -> None:
     assert "NOT PRIVATE" in str(report)
 
 
-# --- the tap and the bounds ---------------------------------------------------------------------------
+# --- recordings and the bounds ---------------------------------------------------------------------------
 
 
-def test_the_tap_closes_behind_itself_and_a_replay_repeats_the_releases() -> None:
-    genuine = Releaser.release
+def test_a_replay_repeats_the_releases_and_is_over_with_its_block() -> None:
     subject = plan_subject(plan(), oracles.gradient)
     rows = np.ones((96, 16)), np.ones(96), np.arange(96)
-    first = observe(lambda: subject.run(*rows, False))
-    assert Releaser.release is genuine
-    again = observe(lambda: subject.run(*rows, False), first)
+    first = observe(lambda: subject.run(*rows, True))
+    again = observe(lambda: subject.run(*rows, True), first)
     assert np.array_equal(first.released, again.released)
     assert first.visible == again.visible
     fresh = observe(lambda: subject.run(*rows, False))
@@ -170,7 +173,8 @@ def test_power_is_what_was_asked_for() -> None:
 
 
 def test_arguments_that_cannot_be_audited_are_refused_by_name() -> None:
-    silent = plan().__class__(plan().problem, 96, dpsco.Budget(np.inf, 1e-6), rounds=4, beta=1.0, clip=1.0)
+    method = dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0)
+    silent = dpsco.Plan(plan().problem, 96, dpsco.Budget(np.inf, 1e-6), method)
     for call, says in (
         (lambda: audit(oracles.gradient), "plan"),
         (lambda: audit(silent), "epsilon"),

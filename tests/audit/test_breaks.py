@@ -12,7 +12,7 @@ from dpsco.audit.subject import plan_subject
 from dpsco.query import Array, Batch, Clipped, Query, to_grid
 
 PROBLEM = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(5.0), dimension=3)
-PLAN = dpsco.Plan(PROBLEM, 40, dpsco.Budget(2.0, 1e-5), rounds=4, beta=1.0, clip=1.0)
+PLAN = dpsco.Plan(PROBLEM, 40, dpsco.Budget(2.0, 1e-5), dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0))
 
 
 class LetsNaNThrough:

@@ -49,7 +49,9 @@ def canary_audits(seeds: int) -> tuple[int, int, float]:
 
 def noise_audits(runs: int) -> int:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 500)
-    subject = plan_subject(dpsco.Plan(problem, 2000, dpsco.Budget(1.0, 1e-6), rounds=8, beta=1.0, clip=1.0))
+    subject = plan_subject(
+        dpsco.Plan(problem, 2000, dpsco.Budget(1.0, 1e-6), dpsco.AcceleratedSRGD(rounds=8, beta=1.0, clip=1.0))
+    )
     rows = np.zeros((8, 500)), np.zeros(8)
     return sum(transcript_check(subject, *rows, ALPHA).passed for _ in range(runs))
 

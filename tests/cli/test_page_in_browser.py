@@ -31,7 +31,7 @@ def test_the_page_is_readable_in_light_and_in_dark(tmp_path: Path) -> None:
         pytest.skip("needs the right to make a network namespace")
     rng = np.random.default_rng(0)
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
-    plan = dpsco.Plan(problem, 400, dpsco.Budget(1.0, 1e-5), rounds=8, beta=0.2, clip=1.0)
+    plan = dpsco.Plan(problem, 400, dpsco.Budget(1.0, 1e-5), dpsco.AcceleratedSRGD(rounds=8, beta=0.2, clip=1.0))
     result = dpsco.train(plan, dpsco.stream(rng.standard_normal((400, 2)) / 3, rng.integers(0, 2, 400)))
     page = write_run_page(
         result, tmp_path / "page.html", reached={"accuracy": "0.5"}, not_private={"rows cut short": "3"}

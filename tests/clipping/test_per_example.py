@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco import Budget, CustomLoss, DataError, InvalidArgument, L2Ball, PerExample, Plan, Problem, stream, train
+from dpsco import (
+    AcceleratedSRGD,
+    Budget,
+    CustomLoss,
+    DataError,
+    InvalidArgument,
+    L2Ball,
+    PerExample,
+    Plan,
+    Problem,
+    stream,
+    train,
+)
 from dpsco.query import Batch, Query
 
 POINT = np.array([0.5, -1.0, 2.0])
@@ -18,7 +30,9 @@ ROWS = (np.random.default_rng(0).normal(size=(10, 3)), np.arange(10.0))
 
 def plan(rounds: int = 2) -> Plan:
     problem = Problem(CustomLoss(), L2Ball(3.0), 3)
-    return Plan(problem=problem, n=10, budget=Budget(1.0, 1e-6), rounds=rounds, beta=1.0, clip=1.0)
+    return Plan(
+        problem=problem, n=10, budget=Budget(1.0, 1e-6), method=AcceleratedSRGD(rounds=rounds, beta=1.0, clip=1.0)
+    )
 
 
 def test_the_sum_is_that_of_clipped_weighted_differences() -> None:
@@ -78,7 +92,8 @@ def test_a_run_with_the_callers_oracle_says_what_it_rests_on() -> None:
     own = train(plan(), stream(*ROWS), oracle=PerExample(lambda x, a, y: a)).report
     problem = Problem(dpsco.Squared(label_bound=9.0), L2Ball(3.0), 3)
     ours = train(
-        Plan(problem=problem, n=10, budget=Budget(1.0, 1e-6), rounds=2, beta=1.0, clip=1.0), stream(*ROWS)
+        Plan(problem=problem, n=10, budget=Budget(1.0, 1e-6), method=AcceleratedSRGD(rounds=2, beta=1.0, clip=1.0)),
+        stream(*ROWS),
     ).report
     assert any("oracle" in line for line in own.assumptions)
     assert not any("oracle" in line for line in ours.assumptions)

@@ -217,13 +217,18 @@ def test_a_fit_on_sparse_rows_is_the_fit_on_dense_rows(layout: str) -> None:
     features, labels = sparse_rows(4000, 12), np.random.default_rng(7).integers(0, 2, 4000)
     problem = dpsco.Problem(Logistic(), dpsco.L2Ball(3.0), dimension=12)
     for adjacency, ids in (("zero-out", None), ("add-remove", range(4000))):
-        plan = dpsco.Plan(problem, 4000, dpsco.Budget(1.0, 1e-6, adjacency=adjacency), rounds=4, beta=0.3, clip=1.0)
+        plan = dpsco.Plan(
+            problem,
+            4000,
+            dpsco.Budget(1.0, 1e-6, adjacency=adjacency),
+            dpsco.AcceleratedSRGD(rounds=4, beta=0.3, clip=1.0),
+        )
         key = bytes(32)
         dense = dpsco.train(plan, dpsco.stream(features.toarray(), labels, ids=ids), key=key).model.coef
         sparse = dpsco.train(plan, dpsco.stream(features.asformat(layout), labels, ids=ids), key=key).model.coef
         np.testing.assert_allclose(sparse, dense, rtol=0, atol=1e-3 * np.linalg.norm(dense))
     pieces = ((features[start : start + 300], labels[start : start + 300]) for start in range(0, 4000, 300))
-    plan = dpsco.Plan(problem, 4000, dpsco.Budget(1.0, 1e-6), rounds=4, beta=0.3, clip=1.0)
+    plan = dpsco.Plan(problem, 4000, dpsco.Budget(1.0, 1e-6), dpsco.AcceleratedSRGD(rounds=4, beta=0.3, clip=1.0))
     whole = dpsco.train(plan, dpsco.stream(features, labels), key=key).model.coef
     assert np.array_equal(dpsco.train(plan, dpsco.stream(pieces, sparse=True), key=key).model.coef, whole)
 
@@ -235,9 +240,7 @@ def test_sparse_values_are_checked_before_anything_is_spent() -> None:
         dpsco.Problem(Logistic(), dpsco.L2Ball(3.0), dimension=5),
         100,
         dpsco.Budget(1.0, 1e-6),
-        rounds=2,
-        beta=0.3,
-        clip=1.0,
+        dpsco.AcceleratedSRGD(rounds=2, beta=0.3, clip=1.0),
     )
     with pytest.raises(dpsco.DataError, match="NaN"):
         dpsco.train(plan, dpsco.stream(features, np.zeros(100)))

@@ -15,10 +15,9 @@ import pytest
 
 import dpsco
 from dpsco.estimators import PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression
-from dpsco.query import _BY_RELEASE, Released
-from dpsco.release.releaser import Releaser
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.public_columns import Columns
+from dpsco.run import watching
 
 N, P, T = 900, 4, 3
 RNG = np.random.default_rng(0)
@@ -35,20 +34,14 @@ class Watch:
         self.warned: list[str] = []
         self._frozen = frozen
 
+    def __call__(self, query: Any, clipped: Any, released: Any) -> None:
+        self.sums.append(clipped.total.copy())
+        self.released.append(released.value)
+
     def run(self, action: Callable[[], Any]) -> Watch:
-        genuine, watch = Releaser.release, self
-
-        def release(channel: Releaser, query: Any, clipped: Any) -> Released:
-            watch.sums.append(clipped.total.copy())
-            value = genuine(channel, query, clipped)
-            if watch._frozen is not None:
-                value = Released(query.step, watch._frozen.released[query.step].copy(), by=_BY_RELEASE)
-            watch.released.append(value.value)
-            return value
-
-        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
+        replay = None if self._frozen is None else self._frozen.released
+        with watching(self, replay=replay), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            patch.setattr(Releaser, "release", release)
             action()
         self.warned = sorted(str(w.message) for w in caught)
         return self
@@ -89,7 +82,7 @@ def test_one_row_moves_one_sum_by_at_most_the_declared_difference(name, change) 
     replace = type(estimator)(**{**estimator.get_params(), "adjacency": "replace"})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        difference = replace.fit(X, labels).plan_.calibration.difference
+        difference = replace.fit(X, labels).plan_.schedule.calibration.difference
     compare(lambda a, b: replace.fit(a, b), (X, labels), (x, y), difference)
 
 
@@ -102,7 +95,7 @@ def test_pushed_rows_obey_the_same_bound() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        difference = push(X, Y).plan_.calibration.difference
+        difference = push(X, Y).plan_.schedule.calibration.difference
     x = X.copy()
     x[500] = 1e9
     compare(push, (X, Y), (x, Y), difference)
@@ -113,7 +106,7 @@ def test_a_unit_moves_at_most_k_rows_however_many_it_has() -> None:
     model = PrivateLogisticRegression(**COMMON, classes=[0, 1], max_rows_per_unit=3, adjacency="replace")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        difference = model.fit(X, Y, unit=ids).plan_.calibration.difference
+        difference = model.fit(X, Y, unit=ids).plan_.schedule.calibration.difference
     x = X.copy()
     x[ids == 5] *= -20
     compare(lambda a: model.fit(a, Y, unit=ids), (X,), (x,), difference, rows=3)
@@ -123,7 +116,9 @@ def test_a_unit_moves_at_most_k_rows_however_many_it_has() -> None:
 @pytest.mark.parametrize("shuffle", [0, 256])
 def test_a_line_of_a_file_moves_one_sum_whatever_it_holds(line, shuffle, tmp_path) -> None:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 4, intercept=True)
-    plan = dpsco.Plan(problem, N, dpsco.Budget(1.0, 1e-5, "replace"), rounds=T, beta=0.5, clip=1.4)
+    plan = dpsco.Plan(
+        problem, N, dpsco.Budget(1.0, 1e-5, "replace"), dpsco.AcceleratedSRGD(rounds=T, beta=0.5, clip=1.4)
+    )
     lines = [",".join(map(str, [*row, label])) for row, label in zip(X.tolist(), Y.tolist(), strict=True)]
     paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
     paths[0].write_text("\n".join(["a,b,c,d,y", *lines]) + "\n")
@@ -134,4 +129,4 @@ def test_a_line_of_a_file_moves_one_sum_whatever_it_holds(line, shuffle, tmp_pat
         rows = FileRows(path, Labels("y", ("0", "1")), Columns.declare(["a", "b", "c", "d"]), shuffle=shuffle)
         return dpsco.train(plan, dpsco.stream(rows))
 
-    compare(fit, (paths[0],), (paths[1],), plan.calibration.difference)
+    compare(fit, (paths[0],), (paths[1],), plan.schedule.calibration.difference)

@@ -100,7 +100,7 @@ def test_a_pickle_of_a_run_in_progress_predicts_and_does_not_go_on() -> None:
         back.partial_fit(X[:1], Y[:1], unit=[0])
     with pytest.raises(TypeError, match="never pickled"):
         pickle.dumps(model._run)
-    assert repr(model._run) == "PushedRun(<secret>)"
+    assert repr(model._run) == "Run(<secret>)"
     model.partial_fit(X[6_000:], Y[6_000:], unit=np.arange(6_000, N))  # the original does
 
 
@@ -114,7 +114,7 @@ def test_an_interrupted_call_ends_the_run_so_that_no_row_counts_twice(monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(model._run), "_absorb", interrupted)
+        patch.setattr(type(model._run), "absorb", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(X, y)
     with pytest.raises(dpsco.HorizonError, match="twice"):

@@ -15,7 +15,7 @@ from dpsco.rows.file_stream import Labels
 from dpsco.run.model_file import SavedModel
 
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 2)
-PLAN = dpsco.Plan(PROBLEM, 30, dpsco.Budget(1.0, 1e-6), rounds=3, beta=1.0, clip=1.0)
+PLAN = dpsco.Plan(PROBLEM, 30, dpsco.Budget(1.0, 1e-6), dpsco.AcceleratedSRGD(rounds=3, beta=1.0, clip=1.0))
 ROWS = np.random.default_rng(0).standard_normal((30, 2))
 
 

@@ -11,7 +11,7 @@ from tests.faults.small_disk import in_a_small_disk
 _A_RUN = """
 rows = np.random.default_rng(0).standard_normal((600, 400))
 problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 400)
-plan = dpsco.Plan(problem, 600, dpsco.Budget(1.0, 1e-6), rounds=12, beta=1.0, clip=1.0)
+plan = dpsco.Plan(problem, 600, dpsco.Budget(1.0, 1e-6), dpsco.AcceleratedSRGD(rounds=12, beta=1.0, clip=1.0))
 
 def run(**how):
     stream = dpsco.stream(rows, (rows[:, 0] > 0).astype(float))
@@ -39,7 +39,7 @@ def test_a_run_that_meets_a_full_disk_stops_and_goes_on_when_there_is_room(balla
 _AN_ACCOUNT = """
 rows, labels = np.random.default_rng(0).standard_normal((60, 3)), np.zeros(60)
 problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 3)
-plan = dpsco.Plan(problem, 60, dpsco.Budget(0.5, 1e-6), rounds=3, beta=1.0, clip=1.0)
+plan = dpsco.Plan(problem, 60, dpsco.Budget(0.5, 1e-6), dpsco.AcceleratedSRGD(rounds=3, beta=1.0, clip=1.0))
 account = dpsco.Account.create(folder / "people.json", limit=dpsco.Budget(9.0, 1e-6))
 released = []
 
@@ -100,7 +100,8 @@ _A_FEDERATION = """
 from dpsco.engines.flower import LocalNodes, linear_gradients, serve
 P, rng, asked = 300, np.random.default_rng(0), []
 problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), P)
-plan = dpsco.Plan(problem, 60, dpsco.Budget(1.0, 1e-6, "add-remove"), rounds=8, beta=1.0, clip=1.0)
+plan = dpsco.Plan(problem, 60, dpsco.Budget(1.0, 1e-6, "add-remove"),
+                  dpsco.AcceleratedSRGD(rounds=8, beta=1.0, clip=1.0))
 rows = rng.standard_normal((60, 1, P))
 nodes = LocalNodes([{f"home-{i}": linear_gradients(problem, rows[i], [i % 2]) for i in range(60)}])
 

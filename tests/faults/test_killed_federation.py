@@ -21,7 +21,8 @@ P, T, CLIENTS = 8, 24, 120
 folder, kills, moments = Path(sys.argv[1]), int(sys.argv[2]), random.Random()
 rng = np.random.default_rng(0)
 problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), P)
-plan = dpsco.Plan(problem, CLIENTS, dpsco.Budget(1.0, 1e-6, "add-remove"), rounds=T, beta=1.0, clip=1.0)
+plan = dpsco.Plan(problem, CLIENTS, dpsco.Budget(1.0, 1e-6, "add-remove"),
+                  dpsco.AcceleratedSRGD(rounds=T, beta=1.0, clip=1.0))
 rows = rng.standard_normal((CLIENTS, 1, P))
 nodes = LocalNodes([{f"home-{i}": linear_gradients(problem, rows[i], [i % 2]) for i in range(CLIENTS)}])
 

@@ -37,13 +37,14 @@ assert main("demo --rows 2000 --out demo --json".split()) == 0
 
 def custom(size, n):
     own = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(5.0), size)
-    return dpsco.Plan(own, n, dpsco.Budget(4.0, 1e-6), rounds=4, beta=1.0, clip=1.0)
+    return dpsco.Plan(own, n, dpsco.Budget(4.0, 1e-6), dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0))
 
 assert audit(lambda x, a, label: (a @ x - label) * a, plan=custom(3, 64)).passed
 
 from dpsco.engines.flower import LocalNodes, linear_gradients, serve
 homes = {f"home-{i}": linear_gradients(problem, X[i], y[i]) for i in range(40)}
-serve(dpsco.Plan(problem, 40, dpsco.Budget(1.0, 1e-5, "add-remove"), 4, 1.0, clip=1.0), LocalNodes([homes]))
+method = dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0)
+serve(dpsco.Plan(problem, 40, dpsco.Budget(1.0, 1e-5, "add-remove"), method), LocalNodes([homes]))
 
 import jax.numpy as jnp
 import torch

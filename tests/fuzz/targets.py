@@ -53,7 +53,7 @@ def attempt(name: str, data: bytes, folder: Path) -> bool:
 
 def _result() -> dpsco.Result:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(2.0), 2, intercept=True)
-    plan = dpsco.Plan(problem, 40, dpsco.Budget(1.0, 1e-5), rounds=2, beta=1.0, clip=1.5)
+    plan = dpsco.Plan(problem, 40, dpsco.Budget(1.0, 1e-5), dpsco.AcceleratedSRGD(rounds=2, beta=1.0, clip=1.5))
     return dpsco.train(plan, dpsco.stream(np.ones((40, 2)), np.ones(40)))
 
 

@@ -31,7 +31,9 @@ def test_distance_to_the_transcription(mark_figure: Note) -> None:
         DOMAINS.values(), (("listed", 1), ("halved", 2)), (1, 2, 8, 48)
     ):
         problem = dpsco.Problem(dpsco.Logistic(), domain, P, feature_norm=2.0)
-        plan = dpsco.Plan(problem, N, NO_NOISE, rounds=rounds, beta=0.7, clip=math.inf, z_step=z_step)
+        plan = dpsco.Plan(
+            problem, N, NO_NOISE, dpsco.AcceleratedSRGD(rounds=rounds, beta=0.7, clip=math.inf, z_step=z_step)
+        )
         model = dpsco.train(plan, dpsco.stream(features, labels)).model.coef
         start = domain.project(np.zeros(P))
         expected = transcription(
@@ -54,7 +56,12 @@ def test_share_of_the_bound_on_quadratics(mark_figure: Note) -> None:
         beta = float(np.linalg.eigvalsh(a.T @ a / 20)[-1])
         loss = dpsco.Squared(label_bound=float(np.abs(labels).max()))
         problem = dpsco.Problem(loss, dpsco.L2Ball(radius=100.0), dimension=P)
-        plan = dpsco.Plan(problem, 20 * rounds, NO_NOISE, rounds, beta=beta, clip=math.inf, z_step=z_step)
+        plan = dpsco.Plan(
+            problem,
+            20 * rounds,
+            NO_NOISE,
+            dpsco.AcceleratedSRGD(rounds=rounds, beta=beta, clip=math.inf, z_step=z_step),
+        )
         stream = dpsco.stream(np.tile(a, (rounds, 1)), np.tile(labels, rounds))
         error = dpsco.train(plan, stream).model.coef - optimum
         excess = 0.5 * float(np.mean((a @ error) ** 2))

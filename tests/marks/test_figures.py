@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco import Budget, Huber, L2Ball, Logistic, Plan, Problem, SmoothedHinge, Softmax, Squared
+from dpsco import AcceleratedSRGD, Budget, Huber, L2Ball, Logistic, Plan, Problem, SmoothedHinge, Softmax, Squared
 from dpsco.audit.attack_rows import ordinary_rows
 from dpsco.audit.replay import replay_check
 from dpsco.audit.subject import plan_subject
@@ -81,7 +81,12 @@ def test_neighbours(mark_figure) -> None:
     largest = 0.0
     for loss in LOSSES:
         for adjacency in ("zero-out", "replace", "add-remove"):
-            plan = Plan(Problem(loss, L2Ball(5.0), 4), 1200, Budget(1.0, 1e-6, adjacency), rounds=3, beta=1.0, clip=0.3)
+            plan = Plan(
+                Problem(loss, L2Ball(5.0), 4),
+                1200,
+                Budget(1.0, 1e-6, adjacency),
+                AcceleratedSRGD(rounds=3, beta=1.0, clip=0.3),
+            )
             for seed in range(2):
                 rng = np.random.default_rng(seed)
                 check = replay_check(plan_subject(plan), *ordinary_rows(plan.problem, 1200, rng), rng)
@@ -99,8 +104,8 @@ def test_log_likelihood(name: str, false_alarms, mark_figure) -> None:
     false_alarms(4 * 2 * norm.sf(6))
     runs, rounds = 100_000, 16
     problem = Problem(Logistic(), L2Ball(1.0), 1)
-    plan = Plan(problem, 1600, Budget(1.0, 1e-6), rounds=rounds, beta=1.0, clip=1.0, mechanism=name)
-    noise, w = plan.calibration, np.diff(plan.noise_mechanism.decoder(), axis=0, prepend=0.0)
+    plan = Plan(problem, 1600, Budget(1.0, 1e-6), AcceleratedSRGD(rounds=rounds, beta=1.0, clip=1.0, mechanism=name))
+    noise, w = plan.schedule.calibration, np.diff(plan.schedule.mechanism.decoder(), axis=0, prepend=0.0)
     precision = np.linalg.inv(noise.sigma**2 * (w @ w.T))
     moved = np.zeros(rounds)
     moved[int(np.argmax(np.diag(precision)))] = math.floor(noise.difference / noise.grid) * noise.grid
@@ -108,7 +113,7 @@ def test_log_likelihood(name: str, false_alarms, mark_figure) -> None:
     assert mu <= plan.budget.mu
     worst = 0.0
     for world, sums in ((-1, np.zeros(rounds)), (1, moved)):
-        channel = Releaser(noise, plan.noise_mechanism, runs, MemoryLedger(new_key()))
+        channel = Releaser(noise, plan.schedule.mechanism, runs, MemoryLedger(new_key()))
         outputs = [
             channel.release(
                 Query(t, (np.zeros(runs),), (1.0,), noise.clip, 100, noise.grid), Clipped(np.full(runs, sums[t]), 1)

@@ -10,7 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsco import Budget, CheckpointError, HorizonError, L2Ball, LedgerError, Logistic, Plan, Problem, stream, train
+from dpsco import (
+    AcceleratedSRGD,
+    Budget,
+    CheckpointError,
+    HorizonError,
+    L2Ball,
+    LedgerError,
+    Logistic,
+    Plan,
+    Problem,
+    stream,
+    train,
+)
 from dpsco.query import Clipped, Query
 from dpsco.release.ledger import MemoryLedger, open_folder
 from dpsco.release.mechanisms import MECHANISMS
@@ -26,7 +38,12 @@ Note = Callable[[int, str], None]
 
 
 def a_plan(name: str, beta: float = 0.25) -> Plan:
-    return Plan(Problem(Logistic(), L2Ball(2.0), P), N, Budget(1.0, 1e-6), T, beta, clip=1.0, mechanism=name)
+    return Plan(
+        Problem(Logistic(), L2Ball(2.0), P),
+        N,
+        Budget(1.0, 1e-6),
+        AcceleratedSRGD(rounds=T, beta=beta, clip=1.0, mechanism=name),
+    )
 
 
 def refused(source: Releaser, query: Query, value: np.ndarray, error: type[Exception] = LedgerError) -> int:
@@ -41,13 +58,13 @@ def test_a_round_is_released_once(on_disk: bool, tmp_path: Path, mark_figure: No
     no, stored = 0, 0
     for name in MECHANISMS:
         plan = a_plan(name)
-        noise, folder = plan.calibration, tmp_path / name
+        noise, folder = plan.schedule.calibration, tmp_path / name
         with contextlib.ExitStack() as stack:
             if on_disk:
                 ledger = stack.enter_context(open_folder(folder, {}, plan.digest(), P, T, KEY, resume=False))
             else:
                 ledger = MemoryLedger(new_key())
-            source = Releaser(noise, plan.noise_mechanism, P, ledger)
+            source = Releaser(noise, plan.schedule.mechanism, P, ledger)
             queries, released = [], []
             for step in range(T):
                 sums = np.full(P, step * noise.grid)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco.methods.accelerated_srgd import AcceleratedSRGD, eta, tau
+from dpsco.algorithm_1 import eta, tau
 
 P, N, T = 6, 240, 8
 NO_NOISE = dpsco.Budget(epsilon=math.inf, delta=1e-6)
@@ -66,7 +66,7 @@ def test_without_noise_and_clip_it_is_the_papers_algorithm_on_every_domain(rows,
     unbounded = math.isinf(domain.radius_in(P))
     loss = dpsco.Logistic() if unbounded else dpsco.Squared(label_bound=1.0)
     problem = dpsco.Problem(loss=loss, domain=domain, dimension=P, feature_norm=2.0)
-    plan = dpsco.Plan(problem, N, NO_NOISE, rounds=T, beta=0.7, clip=math.inf, z_step=z_step)
+    plan = dpsco.Plan(problem, N, NO_NOISE, dpsco.AcceleratedSRGD(rounds=T, beta=0.7, clip=math.inf, z_step=z_step))
     result = dpsco.train(plan, dpsco.stream(features, labels))
 
     def gradient(x, a, y):
@@ -83,7 +83,7 @@ def test_without_noise_and_clip_it_is_the_papers_algorithm_on_every_domain(rows,
 def test_any_start_and_any_loss_follow_the_papers_algorithm(rows, loss) -> None:
     features, labels = rows
     problem = dpsco.Problem(loss=loss, domain=dpsco.L2Ball(radius=2.0), dimension=P, feature_norm=2.0)
-    plan = dpsco.Plan(problem, N, NO_NOISE, rounds=T, beta=0.9, clip=math.inf)
+    plan = dpsco.Plan(problem, N, NO_NOISE, dpsco.AcceleratedSRGD(rounds=T, beta=0.9, clip=math.inf))
     start = np.linspace(-1, 1, P)
     result = dpsco.train(plan, dpsco.stream(features, labels), start=start)
 
@@ -105,7 +105,7 @@ def test_any_start_and_any_loss_follow_the_papers_algorithm(rows, loss) -> None:
 
 def test_a_start_outside_the_domain_is_projected_into_it(rows) -> None:
     problem = dpsco.Problem(loss=dpsco.Logistic(), domain=dpsco.L2Ball(radius=1.0), dimension=P)
-    plan = dpsco.Plan(problem, N, NO_NOISE, rounds=2, beta=1.0, clip=math.inf)
+    plan = dpsco.Plan(problem, N, NO_NOISE, dpsco.AcceleratedSRGD(rounds=2, beta=1.0, clip=math.inf))
     far, near = 10.0 * np.ones(P), np.ones(P) / math.sqrt(P)
     outside = dpsco.train(plan, dpsco.stream(*rows), start=far).model.coef
     np.testing.assert_allclose(outside, dpsco.train(plan, dpsco.stream(*rows), start=near).model.coef, atol=1e-12)
@@ -132,7 +132,12 @@ def test_on_quadratics_the_excess_is_at_most_2_beta_r2_over_t2(rounds, z_step) -
         bound = float(np.abs(labels).max())
         smoothness = float(np.linalg.eigvalsh(a.T @ a / 20)[-1])
         problem = dpsco.Problem(dpsco.Squared(label_bound=bound), dpsco.L2Ball(radius=100.0), dimension=P)
-        plan = dpsco.Plan(problem, 20 * rounds, NO_NOISE, rounds, beta=smoothness, clip=math.inf, z_step=z_step)
+        plan = dpsco.Plan(
+            problem,
+            20 * rounds,
+            NO_NOISE,
+            dpsco.AcceleratedSRGD(rounds=rounds, beta=smoothness, clip=math.inf, z_step=z_step),
+        )
         stream = dpsco.stream(np.tile(a, (rounds, 1)), np.tile(labels, rounds))
         error = dpsco.train(plan, stream).model.coef - optimum
         excess = 0.5 * float(np.mean((a @ error) ** 2))
@@ -142,16 +147,16 @@ def test_on_quadratics_the_excess_is_at_most_2_beta_r2_over_t2(rounds, z_step) -
 
 def test_the_state_is_told_released_values_and_nothing_else() -> None:
     problem = dpsco.Problem(loss=dpsco.Logistic(), domain=dpsco.L2Ball(radius=1.0), dimension=2)
-    plan = dpsco.Plan(problem, 10, dpsco.Budget(1.0, 1e-3), rounds=2, beta=1.0, clip=1.0)
-    method = AcceleratedSRGD()
-    state = method.start(plan, np.zeros(2))
+    plan = dpsco.Plan(problem, 10, dpsco.Budget(1.0, 1e-3), dpsco.AcceleratedSRGD(rounds=2, beta=1.0, clip=1.0))
+    method = plan.method
+    state = method.start(plan.schedule, np.zeros(2))
     with pytest.raises(dpsco.LedgerError, match="Released"):
-        method.tell(plan, state, np.zeros(2))  # type: ignore[arg-type]
+        method.tell(plan.schedule, state, np.zeros(2))  # type: ignore[arg-type]
 
 
 def test_round_0_asks_for_one_gradient_and_later_rounds_for_the_weighted_difference() -> None:
     problem = dpsco.Problem(loss=dpsco.Logistic(), domain=dpsco.L2Ball(radius=1.0), dimension=2)
-    plan = dpsco.Plan(problem, 10, NO_NOISE, rounds=3, beta=1.0, clip=math.inf)
+    plan = dpsco.Plan(problem, 10, NO_NOISE, dpsco.AcceleratedSRGD(rounds=3, beta=1.0, clip=math.inf))
     seen = []
 
     class Spy(dpsco.LinearOracle):
@@ -174,10 +179,16 @@ def test_an_intercept_is_one_more_feature_that_is_always_1(rows, classes) -> Non
     assert with_intercept.lipschitz == pytest.approx(by_hand.lipschitz, rel=1e-15)
     ones = np.hstack([features, np.ones((N, 1))])
     budget = dpsco.Budget(5.0, 1e-4)
-    plan = dpsco.Plan(with_intercept, N, budget, rounds=4, beta=1.0, clip=2.0)
+    plan = dpsco.Plan(with_intercept, N, budget, dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=2.0))
     result = dpsco.train(plan, dpsco.stream(features, labels), key=bytes(32))
-    other = dpsco.train(dpsco.Plan(by_hand, N, NO_NOISE, 4, 1.0, math.inf), dpsco.stream(ones, labels)).model
-    same = dpsco.train(dpsco.Plan(with_intercept, N, NO_NOISE, 4, 1.0, math.inf), dpsco.stream(features, labels)).model
+    other = dpsco.train(
+        dpsco.Plan(by_hand, N, NO_NOISE, dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=math.inf)),
+        dpsco.stream(ones, labels),
+    ).model
+    same = dpsco.train(
+        dpsco.Plan(with_intercept, N, NO_NOISE, dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=math.inf)),
+        dpsco.stream(features, labels),
+    ).model
     np.testing.assert_allclose(np.column_stack([np.atleast_2d(same.coef), np.atleast_1d(same.intercept)]),
                                np.atleast_2d(other.coef), atol=1e-14)  # fmt: skip
     np.testing.assert_allclose(same.scores(features), other.scores(ones), atol=1e-12)

@@ -6,10 +6,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.method_plans import under
 
 import dpsco
-from dpsco import methods
-from dpsco.methods import ALGORITHMS
+from dpsco.methods import METHODS
 
 N, P = 4096, 3
 
@@ -26,18 +26,18 @@ def problem():
 
 @pytest.mark.parametrize(
     "name",
-    [name if name != "localized-accelerated" else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS],
+    [name if name != "localized-accelerated" else pytest.param(name, marks=pytest.mark.slow) for name in METHODS],
 )
 def test_it_converges(problem, name) -> None:
     rows, optimum = problem
     setting = dpsco.Problem(dpsco.Huber(1.0), dpsco.L2Ball(1.0), dimension=P)
-    plan = dpsco.Plan(setting, N, dpsco.Budget(8.0, 1e-3), rounds=64, beta=1.0, clip=setting.lipschitz)
+    plan = dpsco.Plan(
+        setting, N, dpsco.Budget(8.0, 1e-3), dpsco.AcceleratedSRGD(rounds=64, beta=1.0, clip=setting.lipschitz)
+    )
     if name == "localized-accelerated":  # its accountant is slow at large epsilons
         plan = dataclasses.replace(plan, budget=dpsco.Budget(2.0, 1e-3))
-    if name == "online-to-batch":
-        plan = dataclasses.replace(plan, mechanism="tree")
-    method = methods.PoissonDPSGD(epochs=64.0) if name == "dp-sgd-poisson" else ALGORITHMS[name]()
-    x = dpsco.train(plan, dpsco.stream(*rows), algorithm=method, key=bytes(32)).model.coef
+    options = {"online-to-batch": {"mechanism": "tree"}, "dp-sgd-poisson": {"epochs": 64.0}}.get(name, {})
+    x = dpsco.train(under(plan, name, **options), dpsco.stream(*rows), key=bytes(32)).model.coef
     error = x - optimum
     start = optimum @ optimum
     assert error @ error <= 0.1 * start  # a tenth of the excess at the start; the key is fixed

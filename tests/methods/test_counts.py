@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from tests.method_plans import under
 
 import dpsco
 from dpsco import methods
-from dpsco.methods import ALGORITHMS
+from dpsco.methods import METHODS
 from dpsco.query import Array
 from dpsco.run import Counts
 
 N, P, T = 1024, 3, 16
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(2.0), dimension=P)
-PLAN = dpsco.Plan(PROBLEM, N, dpsco.Budget(0.5, 1e-4), rounds=T, beta=0.3, clip=1.0)
+PLAN = dpsco.Plan(PROBLEM, N, dpsco.Budget(0.5, 1e-4), dpsco.AcceleratedSRGD(rounds=T, beta=0.3, clip=1.0))
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +27,8 @@ def rows() -> tuple[Array, Array]:
     return features, (rng.random(N) < 0.5).astype(float)
 
 
-def result(algorithm, rows, plan=PLAN, **options):
-    return dpsco.train(plan, dpsco.stream(*rows), algorithm=algorithm, **options)
+def result(method, rows, plan=PLAN, **options):
+    return dpsco.train(under(plan, method), dpsco.stream(*rows), **options)
 
 
 @pytest.mark.parametrize(
@@ -57,11 +59,12 @@ def test_snowball_reads_every_row_it_planned_for_once(rows) -> None:
 @pytest.mark.parametrize("solver", ["svrg", "accelerated"])
 def test_phased_erm_counts_the_public_number_of_solver_steps(rows, solver) -> None:
     """Other rows, the same counts: a count that followed the rows would be an output that nothing noised."""
-    method = methods.PhasedERM(solver=solver)
+    method = partial(methods.PhasedERM, solver=solver)
     counts = result(method, rows).counts
     steps = gradients = 0
-    for phase, _ in enumerate(method.schedule(PLAN).portions):
-        at = method.subproblem(PLAN, phase)
+    schedule = under(PLAN, method).schedule
+    for phase, _ in enumerate(schedule.portions):
+        at = under(PLAN, method).method.subproblem(PROBLEM, N, schedule.settings["step_size"], phase)
         passes = at.rounds + 1
         inner = at.inner * at.rounds if solver == "svrg" else 0
         steps, gradients = steps + passes + inner, gradients + passes * at.rows + 2 * inner
@@ -72,8 +75,8 @@ def test_phased_erm_counts_the_public_number_of_solver_steps(rows, solver) -> No
 
 
 def test_localized_accelerated_counts_the_expected_samples_of_every_round(rows) -> None:
-    method = methods.LocalizedAccelerated()
-    portions = method.schedule(PLAN).portions
+    method = methods.LocalizedAccelerated
+    portions = under(PLAN, method).schedule.portions
     counts = result(method, rows).counts
     assert counts.batch_steps == len(portions)
     assert counts.gradients == sum(max(1, round(portion.rows * portion.rate)) for portion in portions)
@@ -105,14 +108,14 @@ EXPECTED = {
 
 
 def test_every_method_of_the_table_is_there() -> None:
-    assert set(ALGORITHMS) == set(EXPECTED)
+    assert set(METHODS) == set(EXPECTED)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_each_method_says_what_its_privacy_needs_and_what_it_may_show(rows, name) -> None:
     single, needs, releases = EXPECTED[name]
     run = result(name, rows)
-    method = ALGORITHMS[name]()
+    method = under(PLAN, name).method
     assert (method.single_epoch, method.needs, method.releases) == (single, needs, releases)
     assert single == (run.counts.participation == 1)
     report = run.report
@@ -121,19 +124,22 @@ def test_each_method_says_what_its_privacy_needs_and_what_it_may_show(rows, name
     assert any(needs.removesuffix("ity") in line for line in report.assumptions)
     assert any({"all iterates": "every iterate", "phase outputs": "phase"}.get(releases, "last") in line
                for line in report.publishable)  # fmt: skip
-    assert ("exactly" in str(report)) == (report.accounting == "exact Gaussian")
+    assert ("exactly" in str(report)) == report.gaussian
     assert dpsco.PrivacyReport.from_json(report.to_json()) == report
     assert bool(run.trace) == (releases != "last iterate")
-    knobs = method.defaults(PLAN)
-    assert set(knobs) == set(method.knobs)
-    assert all(math.isfinite(value) and value > 0 for value in knobs.values())
+    defaults = method.defaults(PROBLEM, N, PLAN.budget)
+    assert set(defaults) == set(method.tunable)
+    assert all(math.isfinite(value) and value > 0 for value in defaults.values())
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_knobs_as_the_formula_says_change_nothing(rows, name) -> None:
+def test_hyperparameters_as_the_formula_says_change_nothing(rows, name) -> None:
     """Another run digest means other noise and samples, so this is compared without any."""
-    plan = dpsco.Plan(PROBLEM, N, dpsco.Budget(math.inf, 1e-4), rounds=T, beta=0.3, clip=math.inf)
+    plan = dpsco.Plan(
+        PROBLEM, N, dpsco.Budget(math.inf, 1e-4), dpsco.AcceleratedSRGD(rounds=T, beta=0.3, clip=math.inf)
+    )
     options = {"dp-sgd-poisson": {"epochs": float(T)}, "phased-erm": {"solver": "accelerated"}}.get(name, {})
-    by_formula = ALGORITHMS[name](**options)
-    by_hand = ALGORITHMS[name](**options, **by_formula.defaults(plan))
+    by_formula = partial(METHODS[name], **options)
+    defaults = under(plan, by_formula).method.defaults(PROBLEM, N, plan.budget)
+    by_hand = partial(METHODS[name], **options, **defaults)
     assert np.array_equal(result(by_formula, rows, plan).model.coef, result(by_hand, rows, plan).model.coef)

@@ -9,38 +9,40 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.method_plans import named, under
 
 import dpsco
 from dpsco import methods
-from dpsco.query import _BY_RELEASE, Array, Released
-from dpsco.release.releaser import Releaser
+from dpsco.query import Array
+from dpsco.run import watching
 
 N, P, T = 600, 4, 6
 KEY = bytes(range(32))
 Rows = tuple[Array, Array]
-ERM = methods.PhasedERM(solver="accelerated")
+ERM = partial(methods.PhasedERM, solver="accelerated")
 
 METHODS = [
-    methods.AcceleratedSRGD(),
-    methods.UnacceleratedSRGD(),
-    methods.UnacceleratedSRGD(constants="paper"),
-    methods.AcceleratedSGD(),
-    methods.AcceleratedGD(),
-    methods.DPSGD(),
-    methods.DPFTRL(momentum=0.5, restarts=1),
-    methods.OnlineToBatch(),
-    methods.OnlineToBatch(power=2, constants="paper"),
-    methods.SnowballSGD(rounds=20),
-    methods.PhasedSGD(),
-    methods.PhasedSGD(constants="paper"),
-    methods.PhasedERM(solver="svrg"),
-    methods.PhasedERM(solver="accelerated"),
-    methods.PoissonDPSGD(epochs=2.0),
-    pytest.param(methods.LocalizedAccelerated(), marks=pytest.mark.slow),  # its accountant has many phases to find
+    methods.AcceleratedSRGD,
+    methods.UnacceleratedSRGD,
+    partial(methods.UnacceleratedSRGD, constants="paper"),
+    methods.AcceleratedSGD,
+    methods.AcceleratedGD,
+    methods.DPSGD,
+    partial(methods.DPFTRL, momentum=0.5, restarts=1),
+    methods.OnlineToBatch,
+    partial(methods.OnlineToBatch, power=2, constants="paper"),
+    partial(methods.SnowballSGD, rounds=20),
+    methods.PhasedSGD,
+    partial(methods.PhasedSGD, constants="paper"),
+    partial(methods.PhasedERM, solver="svrg"),
+    partial(methods.PhasedERM, solver="accelerated"),
+    partial(methods.PoissonDPSGD, epochs=2.0),
+    pytest.param(methods.LocalizedAccelerated, marks=pytest.mark.slow),  # its accountant has many phases to find
 ]
 
 ODD_ROWS: dict[str, tuple[list[float], float]] = {
@@ -54,33 +56,26 @@ ODD_ROWS: dict[str, tuple[list[float], float]] = {
 
 
 @dataclasses.dataclass
-class Run:
+class Seen:
     sums: list[Array] = dataclasses.field(default_factory=list)
     queries: list[bytes] = dataclasses.field(default_factory=list)
     released: list[Array] = dataclasses.field(default_factory=list)
     shown: Any = None
 
+    def __call__(self, query, clipped, released):
+        self.queries.append(query.digest())
+        self.sums.append(clipped.total.copy())
+        self.released.append(released.value)
 
-def observe(plan: dpsco.Plan, method: methods.Algorithm, rows: Rows, frozen: Run | None = None) -> Run:
-    run, release = Run(), Releaser.release
 
-    def recording(self, query, clipped):
-        run.queries.append(query.digest())
-        run.sums.append(clipped.total.copy())
-        if frozen is None:
-            released = release(self, query, clipped)
-        else:
-            released = Released(query.step, frozen.released[query.step].copy(), by=_BY_RELEASE)
-        run.released.append(released.value)
-        return released
-
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+def observe(plan: dpsco.Plan, method: Any, rows: Rows, frozen: Seen | None = None) -> Seen:
+    seen, replay = Seen(), None if frozen is None else frozen.released
+    with watching(seen, replay=replay), warnings.catch_warnings():
         warnings.simplefilter("error")
-        patch.setattr(Releaser, "release", recording)
-        result = dpsco.train(plan, dpsco.stream(*rows, non_finite="zero"), algorithm=method, key=KEY)
+        result = dpsco.train(under(plan, method), dpsco.stream(*rows, non_finite="zero"), key=KEY)
     report = dataclasses.replace(result.report, run_id="")
-    run.shown = (report, result.trace, result.counts, result.model.coef.tobytes())
-    return run
+    seen.shown = (report, result.trace, result.counts, result.model.coef.tobytes())
+    return seen
 
 
 @functools.cache
@@ -97,22 +92,24 @@ def with_row(place: int, name: str) -> Rows:
 
 def plan_for(adjacency: str, loss: dpsco.problem.Loss | None = None, clip: float = 0.3) -> dpsco.Plan:
     problem = dpsco.Problem(loss or dpsco.Logistic(), dpsco.L2Ball(2.0), P, feature_norm=1.5)
-    return dpsco.Plan(problem, N, dpsco.Budget(3.0, 1e-4, adjacency), rounds=T, beta=0.25, clip=clip)
+    return dpsco.Plan(
+        problem, N, dpsco.Budget(3.0, 1e-4, adjacency), dpsco.AcceleratedSRGD(rounds=T, beta=0.25, clip=clip)
+    )
 
 
-def rounds_with(method: methods.Algorithm, plan: dpsco.Plan, place: int) -> int:
-    portions = method.schedule(plan).portions
+def rounds_with(method: Any, plan: dpsco.Plan, place: int) -> int:
+    portions = under(plan, method).schedule.portions
     return 1 if portions is None else sum(portion.first <= place < portion.last for portion in portions)
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: str(method.describe()))
+@pytest.mark.parametrize("method", METHODS, ids=named)
 def test_what_reaches_release_moves_by_no_more_than_was_declared(method, adjacency) -> None:
     plan = plan_for(adjacency)
-    schedule, nearest = method.schedule(plan), 0.0
+    schedule, nearest = under(plan, method).schedule, 0.0
     for place in (0, 330):
         base = observe(plan, method, with_row(place, "nan" if adjacency == "zero-out" else "ordinary"))
-        for name in ("ordinary", "huge") if isinstance(method, methods.PhasedERM) else ODD_ROWS:
+        for name in ("ordinary", "huge") if "phased-erm" in named(method) else ODD_ROWS:
             other = observe(plan, method, with_row(place, name), base)
             assert other.queries == base.queries
             assert other.shown == base.shown
@@ -126,8 +123,8 @@ def test_what_reaches_release_moves_by_no_more_than_was_declared(method, adjacen
 
 @pytest.mark.parametrize("loss", [dpsco.Squared(1.0), dpsco.Huber(0.5), dpsco.SmoothedHinge(), dpsco.Softmax(2)],
                          ids=lambda loss: loss.kind)  # fmt: skip
-@pytest.mark.parametrize("method", [methods.SnowballSGD(rounds=20), methods.PhasedSGD(), ERM],
-                         ids=lambda method: method.name)  # fmt: skip
+@pytest.mark.parametrize("method", [partial(methods.SnowballSGD, rounds=20), methods.PhasedSGD, ERM],
+                         ids=named)  # fmt: skip
 def test_methods_that_need_convexity_keep_their_word_for_every_loss(method, loss) -> None:
     """Also for rows far beyond feature_norm: they are shortened to it, or L and M would not hold."""
     plan = plan_for("replace", loss, clip=10.0)
@@ -136,18 +133,20 @@ def test_methods_that_need_convexity_keep_their_word_for_every_loss(method, loss
         other = observe(plan, method, with_row(10, name), base)
         assert other.shown == base.shown
         for step, (a, b) in enumerate(zip(base.sums, other.sums, strict=True)):
-            assert np.linalg.norm(a - b) <= method.schedule(plan).calibration.at(step).difference
+            assert np.linalg.norm(a - b) <= under(plan, method).schedule.calibration.at(step).difference
 
 
 def test_the_sensitivity_of_phased_sgd_is_nearly_met_by_the_first_row_of_a_phase() -> None:
     """One step moves everything after it: the bound S L eta cannot be smaller."""
     problem = dpsco.Problem(dpsco.Huber(width=10.0), dpsco.L2Ball(1e3), P, feature_norm=1.0)
-    plan = dpsco.Plan(problem, N, dpsco.Budget(3.0, 1e-4, "replace"), rounds=T, beta=1.0, clip=10.0)
-    method = methods.PhasedSGD(step=0.1)
+    plan = dpsco.Plan(
+        problem, N, dpsco.Budget(3.0, 1e-4, "replace"), dpsco.AcceleratedSRGD(rounds=T, beta=1.0, clip=10.0)
+    )
+    method = partial(methods.PhasedSGD, step_size=0.1)
     features, labels = np.zeros((N, P)), np.zeros(N)
     features[0, 0] = 1.0
     runs = [observe(plan, method, (features, labels + sign * 1e4)).sums[0] for sign in (1.0, -1.0)]
-    declared = method.schedule(plan).calibration.at(0)
+    declared = under(plan, method).schedule.calibration.at(0)
     moved = float(np.linalg.norm(runs[0] - runs[1]))
     assert 0.99 * 2 * declared.clip < moved <= declared.difference
 
@@ -168,12 +167,14 @@ def test_the_certificate_of_phased_erm_tells_the_truth(loss, solver) -> None:
     features = rng.normal(size=(N, P)) / 4
     labels = (rng.random(N) < 0.5).astype(float)
     problem = dpsco.Problem(loss, dpsco.L2Ball(0.5), P, feature_norm=2.0)
-    plan = dpsco.Plan(problem, N, dpsco.Budget(5.0, 1e-4), rounds=T, beta=1.0, clip=problem.lipschitz)
-    method = methods.PhasedERM(solver=solver, step=4.0)
+    plan = dpsco.Plan(
+        problem, N, dpsco.Budget(5.0, 1e-4), dpsco.AcceleratedSRGD(rounds=T, beta=1.0, clip=problem.lipschitz)
+    )
+    method = partial(methods.PhasedERM, solver=solver, step_size=4.0)
     run = observe(plan, method, (features, labels))
     centre, at = np.zeros(P), 0
-    for phase, portion in enumerate(method.schedule(plan).portions[:3]):
-        numbers = method.subproblem(plan, phase)
+    for phase, portion in enumerate(under(plan, method).schedule.portions[:3]):
+        numbers = under(plan, method).method.subproblem(problem, N, 4.0, phase)
         a, y = features[portion.first : portion.last], labels[portion.first : portion.last]
         v = centre
         for _ in range(4000):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from tests.method_plans import replaying, under
 
 import dpsco
 from dpsco import methods
-from dpsco.query import _BY_RELEASE, Released
 from dpsco.release.calibration import calibrate_uneven
 from dpsco.release.mechanisms import Honaker, SquareRoot, Tree
 from dpsco.release.mechanisms.restarted import Restarted
@@ -47,7 +48,7 @@ def test_uneven_clips_pay_for_the_worst_round(make) -> None:
 def variance_of(method, plan, dimension) -> float:
     """Mean square of what a run on rows of zeros gives: noise alone."""
     rows = np.zeros((plan.n, dimension)), np.zeros(plan.n)
-    model = dpsco.train(plan, dpsco.stream(*rows), algorithm=method, key=bytes(32)).model
+    model = dpsco.train(under(plan, method), dpsco.stream(*rows), key=bytes(32)).model
     return float(np.mean(model.coef**2))
 
 
@@ -56,36 +57,42 @@ P = 20_000  # the mean square of P normals is within 6 sqrt(2 / P) = 6 % of its 
 
 def noise_plan(rounds, mechanism="tree") -> dpsco.Plan:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.Everything(), dimension=P)
-    return dpsco.Plan(problem, 40, BUDGET, rounds=rounds, beta=0.5, clip=1.0, mechanism=mechanism)
+    return dpsco.Plan(
+        problem, 40, BUDGET, dpsco.AcceleratedSRGD(rounds=rounds, beta=0.5, clip=1.0, mechanism=mechanism)
+    )
 
 
 @pytest.mark.parametrize("rounds", [5, 7, 8])
 def test_dp_ftrl_with_the_tree_has_the_closed_form_variance(rounds) -> None:
     """After t rounds the prefix holds popcount(t) nodes of deviation sqrt(h) C / (B mu)."""
     plan, step = noise_plan(rounds), 0.3
-    node = math.sqrt(rounds.bit_length()) * plan.calibration.difference / (plan.batch_size * BUDGET.mu)
+    node = math.sqrt(rounds.bit_length()) * plan.schedule.calibration.difference / (plan.batch_size * BUDGET.mu)
     expected = step**2 * node**2 * rounds.bit_count()
-    assert variance_of(methods.DPFTRL(step, iterate="last"), plan, P) == pytest.approx(expected, rel=0.06)
+    assert variance_of(partial(methods.DPFTRL, step_size=step, iterate="last"), plan, P) == pytest.approx(
+        expected, rel=0.06
+    )
 
 
 def test_restarts_of_dp_ftrl_add_the_last_noise_of_every_segment() -> None:
     """Two segments of four rounds: three levels each, one node at the end of either."""
     plan, step = noise_plan(8), 0.3
-    node = math.sqrt(3) * plan.calibration.difference / (plan.batch_size * BUDGET.mu)
-    got = variance_of(methods.DPFTRL(step, restarts=1, iterate="last"), plan, P)
+    node = math.sqrt(3) * plan.schedule.calibration.difference / (plan.batch_size * BUDGET.mu)
+    got = variance_of(partial(methods.DPFTRL, step_size=step, restarts=1, iterate="last"), plan, P)
     assert got == pytest.approx(step**2 * 2 * node**2, rel=0.06)
 
 
 def test_one_pass_dp_sgd_adds_independent_noise_of_one_round() -> None:
     plan, step = noise_plan(5), 0.3
-    one = plan.calibration.difference / (plan.batch_size * BUDGET.mu)
-    assert variance_of(methods.DPSGD(step, "last"), plan, P) == pytest.approx(5 * (step * one) ** 2, rel=0.06)
+    one = plan.schedule.calibration.difference / (plan.batch_size * BUDGET.mu)
+    assert variance_of(partial(methods.DPSGD, step_size=step, iterate="last"), plan, P) == pytest.approx(
+        5 * (step * one) ** 2, rel=0.06
+    )
 
 
 def test_full_batch_acceleration_pays_for_every_pass() -> None:
     """Per round mu / sqrt(T), so T rounds compose to mu."""
     plan = noise_plan(9)
-    paid = methods.AcceleratedGD().schedule(plan).calibration.at(0)
+    paid = under(plan, methods.AcceleratedGD).schedule.calibration.at(0)
     each = paid.difference / paid.sigma
     assert math.sqrt(9) * each <= BUDGET.mu
     assert math.sqrt(9) * each == pytest.approx(BUDGET.mu, rel=1e-9)
@@ -101,16 +108,16 @@ def test_snowball_on_linear_losses_is_exactly_as_private_as_it_says(adjacency, r
     n, p = 150, 3
     budget = dpsco.Budget(3.0, 1e-4, adjacency, records=2)
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1e6), dimension=p)
-    plan = dpsco.Plan(problem, n, budget, rounds=4, beta=1.0, clip=1.0)
-    method = methods.SnowballSGD(step=0.02, rounds=rounds)
-    schedule = method.schedule(plan)
-    T = schedule.rounds
+    plan = dpsco.Plan(problem, n, budget, dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0))
+    plan = under(plan, methods.SnowballSGD, step_size=0.02, rounds=rounds)
+    method, schedule, T = plan.method, plan.schedule, plan.rounds
 
     def last(pushed: int) -> float:
         """First coordinate of x_T for a sum of 1 there in round ``pushed`` alone, 10^5 of them to outweigh rounding."""
-        state = method.start(plan, np.zeros(p))
-        for t in range(T):
-            state = method.tell(plan, state, Released(t, 1e5 * np.eye(p)[0] * (t == pushed), by=_BY_RELEASE))
+        state = method.start(schedule, np.zeros(p))
+        release = replaying(plan, [1e5 * np.eye(p)[0] * (t == pushed) for t in range(T)])
+        for _ in range(T):
+            state = method.tell(schedule, state, release(method.ask(schedule, state)))
         return float(method.output(state)[0]) / 1e5
 
     answers = np.array([last(t) for t in range(T)])
@@ -128,15 +135,14 @@ def test_snowball_on_linear_losses_is_exactly_as_private_as_it_says(adjacency, r
 def test_the_low_bits_of_snowballs_model_are_not_those_of_the_iterate_before_it() -> None:
     """Noise on a fine grid hides nothing below that grid; the model lies on a coarse one whatever came before."""
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=2)
-    plan = dpsco.Plan(problem, 300, BUDGET, rounds=4, beta=1.0, clip=1.0)
-    method = methods.SnowballSGD(step=0.05)
+    plan = dpsco.Plan(problem, 300, BUDGET, dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0))
+    plan = under(plan, methods.SnowballSGD, step_size=0.05)
     rng = np.random.default_rng(0)
     models = [
-        dpsco.train(plan, dpsco.stream(rng.standard_normal((300, 2)) / 3, np.ones(300)), algorithm=method).model.coef
-        for _ in range(5)
+        dpsco.train(plan, dpsco.stream(rng.standard_normal((300, 2)) / 3, np.ones(300))).model.coef for _ in range(5)
     ]
-    last = method.schedule(plan).calibration.at(method.schedule(plan).rounds - 1)
-    size = method.schedule(plan).portions[-1].rows
+    last = plan.schedule.calibration.at(plan.rounds - 1)
+    size = plan.schedule.portions[-1].rows
     deviation = 0.05 * last.sigma / size
     coarse = 2.0 ** math.floor(math.log2(2.0**-10 * deviation / math.sqrt(2)))
     assert all(np.array_equal(model, np.rint(model / coarse) * coarse) for model in models)
@@ -147,8 +153,8 @@ def test_snowball_takes_as_many_steps_as_its_rule_allows() -> None:
     """T is the largest with sum of ceil(S sqrt(p) / (mu sqrt(T - t + 1))) <= n, a hair of mu kept back."""
     n, p = 5000, 40
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), dimension=p)
-    plan = dpsco.Plan(problem, n, BUDGET, rounds=4, beta=1.0, clip=1.0)
-    T = methods.SnowballSGD().schedule(plan).rounds
+    plan = dpsco.Plan(problem, n, BUDGET, dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0))
+    T = under(plan, methods.SnowballSGD).rounds
     a = math.sqrt(p) / (BUDGET.mu * (1 - 2**-10))
     used = [sum(math.ceil(a / math.sqrt(k)) for k in range(1, rounds + 1)) for rounds in (T, T + 1)]
     assert used[0] <= n < used[1]
@@ -158,17 +164,17 @@ def test_snowball_takes_as_many_steps_as_its_rule_allows() -> None:
 def test_phased_methods_put_the_whole_budget_on_every_phase(adjacency) -> None:
     budget = dpsco.Budget(2.0, 1e-4, adjacency)
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), dimension=6)
-    plan = dpsco.Plan(problem, 4096, budget, rounds=4, beta=1.0, clip=1.0)
-    sgd, erm = methods.PhasedSGD(step=0.4), methods.PhasedERM(step=0.4)
+    plan = dpsco.Plan(problem, 4096, budget, dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0))
+    sgd, erm = under(plan, methods.PhasedSGD, step_size=0.4), under(plan, methods.PhasedERM, step_size=0.4)
     for phase in range(10):
         eta = 0.4 / 4 ** (phase + 1)
-        paid = sgd.schedule(plan).calibration.at(phase)
+        paid = sgd.schedule.calibration.at(phase)
         assert paid.sigma >= budget.clips_apart * eta / budget.mu  # S L eta_i / mu
         assert paid.sigma == pytest.approx(budget.clips_apart * eta / budget.mu, rel=2e-3)
-        at = erm.subproblem(plan, phase)
-        paid = erm.schedule(plan).calibration.at(phase)
+        at = erm.method.subproblem(problem, 4096, 0.4, phase)
+        paid = erm.schedule.calibration.at(phase)
         exact = (budget.clips_apart / (at.lam * at.rows) + 2 * at.tau) / budget.mu
         assert paid.sigma >= exact
         assert paid.sigma == pytest.approx(exact, rel=2e-3)
-    paper = methods.PhasedSGD(step=0.4, constants="paper").schedule(plan).calibration.at(0)
+    paper = under(plan, methods.PhasedSGD, step_size=0.4, constants="paper").schedule.calibration.at(0)
     assert paper.sigma == pytest.approx(4 * 0.1 / budget.mu, rel=2e-3)

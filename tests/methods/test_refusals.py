@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from tests.method_plans import under
 
 import dpsco
 from dpsco import methods
-from dpsco.methods import ALGORITHMS
+from dpsco.methods import METHODS
 
 N, P = 1000, 3
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(2.0), dimension=P)
-PLAN = dpsco.Plan(PROBLEM, N, dpsco.Budget(2.0, 1e-4), rounds=8, beta=0.3, clip=1.0)
+PLAN = dpsco.Plan(PROBLEM, N, dpsco.Budget(2.0, 1e-4), dpsco.AcceleratedSRGD(rounds=8, beta=0.3, clip=1.0))
 CONVEX = ["snowball-sgd", "phased-sgd", "phased-erm"]
 ROWS = np.full((N, P), 0.1), np.tile([0.0, 1.0], N // 2)
 
 
-def train(algorithm, plan=PLAN, **options):
+def train(method, plan=PLAN, **options):
     stream = dpsco.stream(*ROWS, ids=range(N) if plan.budget.adjacency == "add-remove" else None)
-    return dpsco.train(plan, stream, algorithm=algorithm, **options)
+    return dpsco.train(under(plan, method), stream, **options)
 
 
 def with_loss(loss: dpsco.problem.Loss, clip: float, domain=PROBLEM.domain) -> dpsco.Plan:
-    return dataclasses.replace(PLAN, problem=dpsco.Problem(loss, domain, dimension=P), clip=clip)
+    method = dataclasses.replace(PLAN.method, clip=clip)
+    return dataclasses.replace(PLAN, problem=dpsco.Problem(loss, domain, dimension=P), method=method)
 
 
 @pytest.mark.parametrize("name", CONVEX)
@@ -49,7 +52,7 @@ def test_a_clip_that_breaks_convexity_is_refused_and_one_that_keeps_it_is_not(na
 
 
 def test_clipping_a_scalar_model_keeps_its_derivative_monotone_and_smooth() -> None:
-    """The argument of base.Convex, on a grid of scores: non-decreasing, and no steeper than before."""
+    """The argument of methods/convex.py, on a grid of scores: non-decreasing, and no steeper than before."""
     scores = np.linspace(-20, 20, 4001)
     for loss in (dpsco.Logistic(), dpsco.Squared(1.0), dpsco.Huber(2.0), dpsco.SmoothedHinge(0.5)):
         slope = loss.slope(scores, np.ones_like(scores))
@@ -63,11 +66,10 @@ def test_clipping_a_scalar_model_keeps_its_derivative_monotone_and_smooth() -> N
 @pytest.mark.parametrize(("name", "largest"), [("snowball-sgd", 2.0), ("phased-sgd", 8.0)])
 def test_a_step_beyond_2_over_m_is_refused(name, largest) -> None:
     """M = 1/4; phased SGD takes a quarter of its step in the first phase."""
-    method = ALGORITHMS[name]
-    train(method(step=largest / 0.25 * 0.999))
+    train(partial(METHODS[name], step_size=largest / 0.25 * 0.999))
     with pytest.raises(dpsco.InvalidArgument, match="2/M"):
-        train(method(step=largest / 0.25 * 1.001))
-    assert method().defaults(PLAN)["step"] <= largest / 0.25
+        train(partial(METHODS[name], step_size=largest / 0.25 * 1.001))
+    assert under(PLAN, name).schedule.settings["step_size"] <= largest / 0.25
 
 
 @pytest.mark.parametrize("name", CONVEX)
@@ -97,14 +99,14 @@ def test_one_pass_methods_take_add_remove_and_any_stream(name) -> None:
     report = train(name, dataclasses.replace(PLAN, budget=budget)).report
     assert report.rows_missing is None
     chunks = ((ROWS[0][i : i + 77], ROWS[1][i : i + 77]) for i in range(0, N, 77))
-    by_chunks = dpsco.train(PLAN, dpsco.stream(chunks), algorithm=name, key=bytes(32)).model.coef
+    by_chunks = dpsco.train(under(PLAN, name), dpsco.stream(chunks), key=bytes(32)).model.coef
     assert np.array_equal(by_chunks, train(name, key=bytes(32)).model.coef)
 
 
 @pytest.mark.parametrize("name", ["snowball-sgd", "phased-sgd", "phased-erm"])
 def test_uneven_batches_come_from_any_stream(name) -> None:
     chunks = ((ROWS[0][i : i + 77], ROWS[1][i : i + 77]) for i in range(0, N, 77))
-    by_chunks = dpsco.train(PLAN, dpsco.stream(chunks), algorithm=name, key=bytes(32))
+    by_chunks = dpsco.train(under(PLAN, name), dpsco.stream(chunks), key=bytes(32))
     arrays = train(name, key=bytes(32))
     assert np.array_equal(by_chunks.model.coef, arrays.model.coef)
     assert by_chunks.report.rows_missing == arrays.report.rows_missing == 0
@@ -118,19 +120,19 @@ def test_full_batch_descent_refuses_add_remove() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: methods.DPSGD(step=-1.0), "step"),
-        (lambda: methods.DPSGD(iterate="best"), "iterate"),
-        (lambda: methods.DPFTRL(momentum=1.0), "momentum"),
-        (lambda: methods.DPFTRL(restarts=-1), "restarts"),
-        (lambda: methods.OnlineToBatch(power=0), "power"),
-        (lambda: methods.PhasedSGD(constants="magic"), "constants"),
-        (lambda: methods.PhasedERM(solver="magic"), "solver"),
-        (lambda: methods.SnowballSGD(rounds=0), "rounds"),
-        (lambda: methods.LocalizedAccelerated(factor=0.0), "factor"),
-        (lambda: methods.PoissonDPSGD(epochs=0.0), "epochs"),
-        (lambda: methods.AcceleratedSRGD(beta=math.nan), "beta"),
-        (lambda: train(methods.DPFTRL(restarts=8)), "restarts=8"),
-        (lambda: train(methods.SnowballSGD(rounds=N + 1)), "rounds"),
+        (lambda: under(PLAN, methods.DPSGD, step_size=-1.0), "step"),
+        (lambda: under(PLAN, methods.DPSGD, iterate="best"), "iterate"),
+        (lambda: under(PLAN, methods.DPFTRL, momentum=1.0), "momentum"),
+        (lambda: under(PLAN, methods.DPFTRL, restarts=-1), "restarts"),
+        (lambda: under(PLAN, methods.OnlineToBatch, power=0), "power"),
+        (lambda: under(PLAN, methods.PhasedSGD, constants="magic"), "constants"),
+        (lambda: under(PLAN, methods.PhasedERM, solver="magic"), "solver"),
+        (lambda: under(PLAN, methods.SnowballSGD, rounds=0), "rounds"),
+        (lambda: under(PLAN, methods.LocalizedAccelerated, factor=0.0), "factor"),
+        (lambda: under(PLAN, methods.PoissonDPSGD, epochs=0.0), "epochs"),
+        (lambda: under(PLAN, methods.AcceleratedSRGD, beta=math.nan), "beta"),
+        (lambda: train(partial(methods.DPFTRL, restarts=8)), "restarts=8"),
+        (lambda: train(partial(methods.SnowballSGD, rounds=N + 1)), "rounds"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(make, says) -> None:
@@ -139,8 +141,10 @@ def test_options_out_of_range_are_refused_by_name(make, says) -> None:
 
 
 def test_options_are_part_of_the_run_so_other_ones_have_other_noise_and_no_resume(tmp_path) -> None:
-    one, other = (train(methods.DPSGD(step=0.1 * k), key=bytes(32)).trace[0].gradient_norm for k in (1, 2))
+    one, other = (
+        train(partial(methods.DPSGD, step_size=0.1 * k), key=bytes(32)).trace[0].gradient_norm for k in (1, 2)
+    )
     assert one != other
-    train(methods.DPSGD(step=0.1), checkpoint=tmp_path)
+    train(partial(methods.DPSGD, step_size=0.1), checkpoint=tmp_path)
     with pytest.raises(dpsco.CheckpointError, match="another run"):
-        train(methods.DPSGD(step=0.2), checkpoint=tmp_path, resume=True)
+        train(partial(methods.DPSGD, step_size=0.2), checkpoint=tmp_path, resume=True)

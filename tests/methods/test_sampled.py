@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from tests.method_plans import under
 
 import dpsco
 from dpsco import methods
 from dpsco.accounting.poisson import epsilon_of_sampled, multiplier
-from dpsco.methods.localized_accelerated import _phases, near
+from dpsco.methods.localized_accelerated import near
 from dpsco.release.noise import bernoulli
 
 N, P, T = 2000, 3, 10
@@ -19,7 +21,12 @@ PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(2.0), dimension=P)
 
 
 def plan_for(adjacency: str = "zero-out", epsilon: float = 1.0, **budget) -> dpsco.Plan:
-    return dpsco.Plan(PROBLEM, N, dpsco.Budget(epsilon, 1e-5, adjacency, **budget), rounds=T, beta=0.3, clip=1.0)
+    return dpsco.Plan(
+        PROBLEM,
+        N,
+        dpsco.Budget(epsilon, 1e-5, adjacency, **budget),
+        dpsco.AcceleratedSRGD(rounds=T, beta=0.3, clip=1.0),
+    )
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
@@ -28,8 +35,8 @@ def test_the_accountants_epsilon_at_our_noise_is_within_the_budget_and_not_far_b
     from dp_accounting import pld
 
     plan = plan_for(adjacency)
-    method = methods.PoissonDPSGD(epochs=2.0)
-    paid = method.schedule(plan).calibration.at(0)
+    method = partial(methods.PoissonDPSGD, epochs=2.0)
+    paid = under(plan, method).schedule.calibration.at(0)
     z = paid.sigma / (paid.clip + paid.slack)
     relation = {"zero-out": "ADD_OR_REMOVE_ONE", "replace": "REPLACE_ONE"}[adjacency]  # the zero-out pair is the same
     accountant = pld.PLDAccountant(dp_accounting.NeighboringRelation[relation])
@@ -40,11 +47,11 @@ def test_the_accountants_epsilon_at_our_noise_is_within_the_budget_and_not_far_b
 
 def test_sampling_saves_noise_and_a_rate_of_1_is_exact_composition() -> None:
     plan = plan_for()
-    full = methods.PoissonDPSGD(epochs=float(T)).schedule(plan)
-    assert full.accounting == "exact Gaussian"
+    full = under(plan, methods.PoissonDPSGD, epochs=float(T)).schedule
+    assert full.accounting.gaussian
     paid = full.calibration.at(0)
     assert paid.sigma == pytest.approx(math.sqrt(T) * paid.difference / plan.budget.mu, rel=1e-9)
-    assert methods.PoissonDPSGD(epochs=1.0).schedule(plan).calibration.at(0).sigma < paid.sigma / 2
+    assert under(plan, methods.PoissonDPSGD, epochs=1.0).schedule.calibration.at(0).sigma < paid.sigma / 2
 
 
 def test_the_accountant_agrees_with_the_exact_curve_where_there_is_one() -> None:
@@ -79,32 +86,35 @@ class Spy(dpsco.LinearOracle):
         return super().answer(query, dpsco.query.Batch(batch.step, chunks))
 
 
-def spied(algorithm, plan, key=bytes(32)):
+def spied(method, plan, key=bytes(32)):
     spy = Spy(PROBLEM.loss)
     object.__setattr__(spy, "seen", [])
     object.__setattr__(spy, "sizes", [])
     rows = np.zeros((N, P))
     rows[:, 0] = np.arange(N)
-    dpsco.train(plan, dpsco.stream(rows, np.zeros(N)), algorithm=algorithm, oracle=spy, key=key)
+    dpsco.train(under(plan, method), dpsco.stream(rows, np.zeros(N)), oracle=spy, key=key)
     return spy
 
 
 def test_rounds_see_samples_of_their_own_and_divide_by_the_public_size() -> None:
-    spy = spied(methods.PoissonDPSGD(epochs=2.0), plan_for())
+    spy = spied(partial(methods.PoissonDPSGD, epochs=2.0), plan_for())
     assert spy.sizes == [N // 5] * T
     lengths = [len(seen) for seen in spy.seen]
     assert len(set(lengths)) > 1  # the realised sizes vary and are no denominator
     assert all(abs(length - N / 5) < 6 * math.sqrt(N * 0.2 * 0.8) for length in lengths)
     assert not any(np.array_equal(a, b) for a, b in itertools.pairwise(spy.seen))
-    other = spied(methods.PoissonDPSGD(epochs=2.0), plan_for(), key=bytes(31) + b"\1")
+    other = spied(partial(methods.PoissonDPSGD, epochs=2.0), plan_for(), key=bytes(31) + b"\1")
     assert not np.array_equal(spy.seen[0], other.seen[0])
 
 
 def test_the_released_sum_is_divided_by_q_n_whatever_number_came() -> None:
-    plan = dpsco.Plan(PROBLEM, N, dpsco.Budget(math.inf, 1e-5), rounds=4, beta=0.3, clip=math.inf)
+    plan = dpsco.Plan(
+        PROBLEM, N, dpsco.Budget(math.inf, 1e-5), dpsco.AcceleratedSRGD(rounds=4, beta=0.3, clip=math.inf)
+    )
     rows = np.tile([1.0, 0.0, 0.0], (N, 1)), np.ones(N)
-    drawn = spied(methods.PoissonDPSGD(step=1.0, iterate="last", epochs=1.0), plan)
-    result = dpsco.train(plan, dpsco.stream(*rows), algorithm=methods.PoissonDPSGD(1.0, "last", 1.0), key=bytes(32))
+    method = partial(methods.PoissonDPSGD, step_size=1.0, iterate="last", epochs=1.0)
+    drawn = spied(method, plan)
+    result = dpsco.train(under(plan, method), dpsco.stream(*rows), key=bytes(32))
     x = 0.0
     for seen in drawn.seen:
         x -= (1 / (1 + math.exp(-x)) - 1.0) * len(seen) / (N / 4)
@@ -122,7 +132,7 @@ def test_a_resumed_run_draws_the_same_samples_and_noise(tmp_path) -> None:
         if round_.step == 3:
             raise Stopped
 
-    plan, options = plan_for(), {"algorithm": methods.PoissonDPSGD(epochs=2.0), "key": bytes(32)}
+    plan, options = under(plan_for(), methods.PoissonDPSGD, epochs=2.0), {"key": bytes(32)}
     expected = dpsco.train(plan, dpsco.stream(*rows), **options).model.coef
     with pytest.raises(Stopped):
         dpsco.train(plan, dpsco.stream(*rows), checkpoint=tmp_path, on_round=stop, **options)
@@ -136,25 +146,25 @@ def test_what_the_accountant_does_not_cover_is_refused(tmp_path) -> None:
     rows = np.zeros((N, P)), np.zeros(N)
     account = dpsco.Account.create(tmp_path / "people.json", limit=dpsco.Budget(3.0, 1e-4))
     with pytest.raises(dpsco.AccountError, match="one delta"):
-        dpsco.train(plan_for(), dpsco.stream(*rows), algorithm="dp-sgd-poisson", account=account)
+        dpsco.train(under(plan_for(), "dp-sgd-poisson"), dpsco.stream(*rows), account=account)
     for name in ("dp-sgd-poisson", "localized-accelerated"):
         with pytest.raises(dpsco.InvalidArgument, match="records=1"):
-            dpsco.train(plan_for(records=2), dpsco.stream(*rows), algorithm=name)
+            under(plan_for(records=2), name)
         with pytest.raises(dpsco.InvalidArgument, match="add-remove"):
-            dpsco.train(plan_for("add-remove"), dpsco.stream(*rows, ids=range(N)), algorithm=name)
+            under(plan_for("add-remove"), name)
     with pytest.raises(dpsco.InvalidArgument, match="epochs=11"):
-        dpsco.train(plan_for(), dpsco.stream(*rows), algorithm=methods.PoissonDPSGD(epochs=11))
+        under(plan_for(), methods.PoissonDPSGD, epochs=11)
 
 
 def test_a_stream_that_is_read_once_cannot_be_sampled_or_gone_over_again() -> None:
     chunks = [(np.zeros((N, P)), np.zeros(N))]
     for name in ("dp-sgd-poisson", "accelerated-gd"):
         with pytest.raises(dpsco.InvalidArgument, match="arrays"):
-            dpsco.train(plan_for(), dpsco.stream(iter(chunks)), algorithm=name)
+            dpsco.train(under(plan_for(), name), dpsco.stream(iter(chunks)))
 
 
 def test_report_of_a_sampled_run_promises_one_delta_and_no_more() -> None:
-    report = dpsco.train(plan_for(), dpsco.stream(np.zeros((N, P)), np.zeros(N)), algorithm="dp-sgd-poisson").report
+    report = dpsco.train(under(plan_for(), "dp-sgd-poisson"), dpsco.stream(np.zeros((N, P)), np.zeros(N))).report
     assert report.curve == ((1e-5, 1.0),)
     assert report.group_epsilon(2) == math.inf
     assert "PLD" in report.accounting
@@ -164,12 +174,11 @@ def test_report_of_a_sampled_run_promises_one_delta_and_no_more() -> None:
 @pytest.mark.slow  # an accountant for every phase
 def test_phases_of_the_localized_method_are_disjoint_and_sampled_at_a_saving_rate() -> None:
     plan = plan_for()
-    method = methods.LocalizedAccelerated()
-    phases = _phases(method, plan)
+    schedule = under(plan, methods.LocalizedAccelerated).schedule
+    phases = schedule.phases
     assert sum(phase.rows for phase in phases) <= N
     assert all(after.lam == 8 * phase.lam for phase, after in itertools.pairwise(phases))
     assert all(0 < phase.rate < 1 for phase in phases)
-    schedule = method.schedule(plan)
     for portion in set(schedule.portions):
         step = schedule.portions.index(portion)
         paid, rounds = schedule.calibration.at(step), schedule.portions.count(portion)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from tests.method_plans import under
 
 import dpsco
 from dpsco import methods
@@ -15,7 +17,7 @@ P, N, T = 4, 192, 8
 B = N // T
 BALL = dpsco.L2Ball(radius=0.8)
 PROBLEM = dpsco.Problem(dpsco.Logistic(), BALL, dimension=P, feature_norm=2.0)
-PLAN = dpsco.Plan(PROBLEM, N, dpsco.Budget(math.inf, 1e-3), rounds=T, beta=0.7, clip=math.inf)
+PLAN = dpsco.Plan(PROBLEM, N, dpsco.Budget(math.inf, 1e-3), dpsco.AcceleratedSRGD(rounds=T, beta=0.7, clip=math.inf))
 M = PROBLEM.smoothness
 
 
@@ -38,8 +40,8 @@ def mean(rows):
     return gradient
 
 
-def trained(algorithm, rows) -> Array:
-    return dpsco.train(PLAN, dpsco.stream(*rows), algorithm=algorithm).model.coef
+def trained(method, rows) -> Array:
+    return dpsco.train(under(PLAN, method), dpsco.stream(*rows)).model.coef
 
 
 def project(x: Array) -> Array:
@@ -60,14 +62,18 @@ def test_dp_sgd_is_projected_minibatch_sgd(rows, mean, iterate) -> None:
         x = project(x - 1.3 * mean(x, batch(t)))
         seen.append(x)
     expected = {"average": np.mean(seen, axis=0), "last": x, "tail": np.mean(seen[T // 2 :], axis=0)}[iterate]
-    np.testing.assert_allclose(trained(methods.DPSGD(step=1.3, iterate=iterate), rows), expected, atol=1e-13)
+    np.testing.assert_allclose(
+        trained(partial(methods.DPSGD, step_size=1.3, iterate=iterate), rows), expected, atol=1e-13
+    )
 
 
 def test_poisson_dp_sgd_at_rate_1_is_gradient_descent(rows, mean) -> None:
     x = np.zeros(P)
     for _ in range(T):
         x = project(x - 1.3 * mean(x, EVERYTHING))
-    np.testing.assert_allclose(trained(methods.PoissonDPSGD(1.3, "last", float(T)), rows), x, atol=1e-13)
+    np.testing.assert_allclose(
+        trained(partial(methods.PoissonDPSGD, step_size=1.3, iterate="last", epochs=float(T)), rows), x, atol=1e-13
+    )
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.6])
@@ -78,7 +84,7 @@ def test_dp_ftrl_is_the_regularised_leader_with_momentum(rows, mean, momentum, r
         total = total + mean(x, batch(t))
         moving = momentum * moving + total
         x = project(-0.4 * moving)
-    method = methods.DPFTRL(step=0.4, momentum=momentum, restarts=restarts, iterate="last")
+    method = partial(methods.DPFTRL, step_size=0.4, momentum=momentum, restarts=restarts, iterate="last")
     np.testing.assert_allclose(trained(method, rows), x, atol=1e-13)
 
 
@@ -91,7 +97,7 @@ def test_acceleration_without_recursive_gradients_is_nesterovs(rows, mean, metho
         y = project(x - g / 1.1)
         tau = (t + 2) / sum(range(1, t + 3))
         x = (1 - tau) * y + tau * z
-    np.testing.assert_allclose(trained(method(beta=1.1), rows), y, atol=1e-13)
+    np.testing.assert_allclose(trained(partial(method, beta=1.1), rows), y, atol=1e-13)
 
 
 @pytest.mark.parametrize("constants", ["tight", "paper"])
@@ -100,7 +106,9 @@ def test_unaccelerated_srgd_is_descent_on_weighted_recursive_gradients(rows, mea
     for t in range(T):
         total = total + (t + 1) * mean(x, batch(t)) - t * mean(before, batch(t))
         x, before = project(x - total / (t + 1) / 0.9), x
-    np.testing.assert_allclose(trained(methods.UnacceleratedSRGD(0.9, constants), rows), x, atol=1e-13)
+    np.testing.assert_allclose(
+        trained(partial(methods.UnacceleratedSRGD, beta=0.9, constants=constants), rows), x, atol=1e-13
+    )
 
 
 @pytest.mark.parametrize("power", [1, 3])
@@ -116,14 +124,16 @@ def test_online_to_batch_is_adagrad_norm_on_its_own_weighted_average(rows, mean,
         squares += float(g @ g)
         w = project(w - 1.5 / math.sqrt(2 * squares) * g)
         learner.append(w)
-    np.testing.assert_allclose(trained(methods.OnlineToBatch(1.5, power), rows), averages[-1], atol=1e-12)
+    np.testing.assert_allclose(
+        trained(partial(methods.OnlineToBatch, step_size=1.5, power=power), rows), averages[-1], atol=1e-12
+    )
 
 
 def test_snowball_without_noise_is_sgd_row_by_row(rows, mean) -> None:
     x = np.zeros(P)
     for i in range(N):
         x = project(x - 0.05 * mean(x, slice(i, i + 1)))
-    np.testing.assert_allclose(trained(methods.SnowballSGD(step=0.05), rows), x, atol=1e-12)
+    np.testing.assert_allclose(trained(partial(methods.SnowballSGD, step_size=0.05), rows), x, atol=1e-12)
 
 
 def test_phased_sgd_is_averaged_sgd_in_phases(rows, mean) -> None:
@@ -135,16 +145,17 @@ def test_phased_sgd_is_averaged_sgd_in_phases(rows, mean) -> None:
             v = project(v - 2.0 / 4**i * mean(v, slice(row, row + 1)))
         if seen:
             w, at = np.mean(seen, axis=0), at + (N >> i)
-    np.testing.assert_allclose(trained(methods.PhasedSGD(step=2.0), rows), w, atol=1e-12)
+    np.testing.assert_allclose(trained(partial(methods.PhasedSGD, step_size=2.0), rows), w, atol=1e-12)
 
 
 @pytest.mark.parametrize("solver", ["svrg", "accelerated"])
 def test_phased_erm_follows_the_regularised_minimisers(rows, mean, solver) -> None:
     """Gradient descent to convergence finds them too; each phase of ours is within its tau, and phases contract."""
-    method = methods.PhasedERM(step=3.0, solver=solver)
+    method = partial(methods.PhasedERM, step_size=3.0, solver=solver)
     w, at, allowed = np.zeros(P), 0, 0.0
-    for phase, _ in enumerate(method.schedule(PLAN).portions):
-        numbers = method.subproblem(PLAN, phase)
+    plan = under(PLAN, method)
+    for phase, _ in enumerate(plan.schedule.portions):
+        numbers = plan.method.subproblem(PROBLEM, N, 3.0, phase)
         part, centre = slice(at, at + numbers.rows), w
         for _ in range(4000):
             w = project(w - (mean(w, part) + numbers.lam * (w - centre)) / numbers.smoothness)
@@ -167,7 +178,7 @@ def test_localized_accelerated_is_ac_sa_in_shrinking_balls(rows, mean) -> None:
             w = nearest(moved, w0, radius)
             ag = a * w + (1 - a) * ag
         w0, at, lam = ag, at + (N >> i), 8 * lam
-    ours = trained(methods.LocalizedAccelerated(regularisation=0.02), rows)
+    ours = trained(partial(methods.LocalizedAccelerated, regularisation=0.02), rows)
     np.testing.assert_allclose(ours, w0, atol=1e-6)
 
 

@@ -258,7 +258,7 @@ MUTANTS = (
     ),
     Mutant(
         "the key reused by another plan",
-        (("run/train.py", '"run", digest)', '"run")'),),
+        (("run/run.py", '"run", digest)', '"run")'),),
         ("tests/release/test_release.py::test_the_same_key_gives_unrelated_noise_to_another_plan_or_start",),
     ),
     Mutant(

@@ -20,12 +20,9 @@ def hand(n: int = 10**7, epsilon: float = 1.0, beta: float = 1.0) -> dpsco.Plan:
         problem=PROBLEM,
         n=n,
         budget=dpsco.Budget(epsilon=epsilon, delta=1e-7),
-        rounds=16,
-        beta=beta,
-        clip=1.0,
-        z_step="listed",
-        mechanism="workload",
-        adaptive=True,
+        method=dpsco.AcceleratedSRGD(
+            rounds=16, beta=beta, clip=1.0, z_step="listed", mechanism="workload", adaptive=True
+        ),
     )
 
 
@@ -33,14 +30,14 @@ def run(made: dpsco.Plan, h: np.ndarray, adaptive: bool, seed: int = 0) -> tuple
     """Algorithm 1 on 1/2 sum h (x - far)^2 with the plan's own privacy noise: excess and the betas used."""
     rng = np.random.default_rng(seed)
     far = 3.0 * np.ones_like(h) / math.sqrt(h.size)
-    sigma = made.calibration.sigma
-    noise = sigma * made.noise_mechanism.decoder() @ rng.standard_normal((made.rounds, h.size))
+    sigma = made.schedule.calibration.sigma
+    noise = sigma * made.schedule.mechanism.decoder() @ rng.standard_normal((made.rounds, h.size))
     x = z = before = last = np.zeros_like(h)
-    beta, betas = made.beta, []
+    beta, betas = made.method.beta, []
     for t in range(made.rounds):
         nabla = h * (x - far) + noise[t] / (made.batch_size * (t + 1))
         if adaptive and t:
-            beta = adapted_beta(made, t, beta, x=x, x_before=before, nabla=nabla, nabla_before=last)
+            beta = adapted_beta(made.schedule, t, beta, x=x, x_before=before, nabla=nabla, nabla_before=last)
         betas.append(beta)
         z = z - (t + 1) / beta * nabla
         y = x - nabla / beta
@@ -58,14 +55,14 @@ def test_beta_settles_just_above_the_curvature(spectrum: str) -> None:
     fixed, _ = run(made, h, adaptive=False)
     assert 0.7 * np.max(h) < betas[-1] < 1.5 * np.max(h)
     assert excess < (0.2 if spectrum == "isotropic" else 1.0) * fixed
-    assert betas[0] == made.beta
+    assert betas[0] == made.method.beta
     assert all(a <= b for a, b in itertools.pairwise(betas[1:]))
 
 
 def test_beta_stays_when_noise_hides_the_curvature() -> None:
     made = hand(n=3_000, epsilon=0.1)
     _, betas = run(made, np.full(30, 1 / 30), adaptive=True)
-    assert min(betas) > 0.5 * made.beta
+    assert min(betas) > 0.5 * made.method.beta
 
 
 def test_beta_never_leaves_its_bounds() -> None:
@@ -74,9 +71,9 @@ def test_beta_never_leaves_its_bounds() -> None:
     for scale in (1e-8, 1.0, 1e8):
         x, before, now, last = (scale * rng.standard_normal(30) for _ in range(4))
         for sign in (1, -1):
-            beta = adapted_beta(made, 1, 1.0, x=x, x_before=before, nabla=sign * now, nabla_before=last)
-            assert made.beta / 64 <= beta <= made.beta
-    assert adapted_beta(made, 3, 0.3, x=x, x_before=x, nabla=now, nabla_before=last) == 0.3
+            beta = adapted_beta(made.schedule, 1, 1.0, x=x, x_before=before, nabla=sign * now, nabla_before=last)
+            assert made.method.beta / 64 <= beta <= made.method.beta
+    assert adapted_beta(made.schedule, 3, 0.3, x=x, x_before=x, nabla=now, nabla_before=last) == 0.3
 
 
 def test_without_privacy_there_is_nothing_to_doubt() -> None:
@@ -84,10 +81,7 @@ def test_without_privacy_there_is_nothing_to_doubt() -> None:
         problem=PROBLEM,
         n=1600,
         budget=dpsco.Budget(epsilon=math.inf, delta=1e-6),
-        rounds=16,
-        beta=1.0,
-        clip=math.inf,
-        adaptive=True,
+        method=dpsco.AcceleratedSRGD(rounds=16, beta=1.0, clip=math.inf, adaptive=True),
     )
     _, betas = run(made, np.full(30, 0.1), adaptive=True)
     assert betas[1] == pytest.approx(0.12)
@@ -97,8 +91,8 @@ def test_the_planner_adapts_where_few_rounds_meet_unknown_curvature() -> None:
     problem = dpsco.Problem(loss=dpsco.Logistic(), domain=dpsco.L2Ball(radius=10.0), dimension=50)
     budget = dpsco.Budget(epsilon=1.0, delta=1e-6)
     few, many = (plan(problem, n=200_000, budget=budget, rounds=T) for T in (16, 128))
-    assert (few.adaptive, few.z_step) == (True, "listed")
+    assert (few.method.adaptive, few.method.z_step) == (True, "listed")
     assert "curvature that released values" in " ".join(few.explain().split())
-    assert not many.adaptive
+    assert not many.method.adaptive
     assert dpsco.Plan.from_json(few.to_json()) == few
     assert many.predicted_excess < few.predicted_excess

@@ -7,6 +7,7 @@ import json
 import math
 
 import pytest
+from tests.method_plans import algorithm_1_plan
 
 import dpsco
 
@@ -16,7 +17,7 @@ BUDGET = dpsco.Budget(epsilon=1.0, delta=1e-6)
 
 def make(**changes):
     arguments = {"problem": PROBLEM, "n": 200_000, "budget": BUDGET, "rounds": 16, "beta": 0.05, "clip": 1.0}
-    return dpsco.Plan(**{**arguments, **changes})
+    return algorithm_1_plan(**{**arguments, **changes})
 
 
 @pytest.mark.parametrize(
@@ -98,14 +99,14 @@ def test_every_plan_survives_json(problem) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda data: data.pop("beta"),
+        lambda data: data["method"].pop("beta"),
         lambda data: data.update(extra=1),
         lambda data: data.update(format=99),
         lambda data: data.update(problem={}),
         lambda data: data["problem"]["loss"].update(kind="unknown"),
         lambda data: data["problem"]["loss"].update(width=3),
         lambda data: data["budget"].pop("epsilon"),
-        lambda data: data.update(clip="a lot"),
+        lambda data: data["method"].update(clip="a lot"),
         lambda data: data.update(budget=None),
         lambda data: data.update(prediction={"noise": 1}),
     ],
@@ -152,21 +153,25 @@ def test_explain_says_what_matters() -> None:
         assert words in text
     assert "not private" in make(budget=dpsco.Budget(math.inf, 1e-6)).explain()
     assert "cut short" in make(clip=0.5).explain()
-    assert "weak" in make(budget=dpsco.Budget(1.0, 1e-3)).explain()
+    assert "leak whole" in make(budget=dpsco.Budget(1.0, 1e-3)).explain()
     assert "unbounded" in make(problem=dataclasses.replace(PROBLEM, domain=dpsco.Everything())).explain()
 
 
 def test_replace_one_costs_twice_the_noise_and_k_records_k_times() -> None:
-    base = make().calibration.sigma
-    assert make(budget=dpsco.Budget(1.0, 1e-6, "replace")).calibration.sigma == pytest.approx(2 * base, rel=1e-3)
-    assert make(budget=dpsco.Budget(1.0, 1e-6, records=5)).calibration.sigma == pytest.approx(5 * base, rel=1e-9)
+    base = make().schedule.calibration.sigma
+    assert make(budget=dpsco.Budget(1.0, 1e-6, "replace")).schedule.calibration.sigma == pytest.approx(
+        2 * base, rel=1e-3
+    )
+    assert make(budget=dpsco.Budget(1.0, 1e-6, records=5)).schedule.calibration.sigma == pytest.approx(
+        5 * base, rel=1e-9
+    )
 
 
 def test_noise_is_clip_times_sensitivity_over_mu_and_never_less() -> None:
     for mechanism in ("tree", "sqrt", "independent"):
         plan = make(mechanism=mechanism)
-        least = plan.clip * plan.noise_mechanism.sensitivity / BUDGET.mu
-        assert least < plan.calibration.sigma < 1.01 * least
+        least = plan.clip * plan.schedule.mechanism.sensitivity / BUDGET.mu
+        assert least < plan.schedule.calibration.sigma < 1.01 * least
 
 
 def test_a_feature_norm_whose_square_is_no_float_is_refused_by_name() -> None:

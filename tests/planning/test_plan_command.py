@@ -27,7 +27,7 @@ def test_plan_prints_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
 def test_plan_as_json_at_a_billion_devices(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*ARGUMENTS, "--n", "1e9", "--delta", "1e-10", "--rounds", "16", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
-    assert body["plan"]["rounds"] == 16
+    assert body["plan"]["method"]["rounds"] == 16
     assert body["plan"]["n"] == 10**9
     assert set(body["doubling"]) == {"n", "epsilon", "rounds"}
     total = sum(body["plan"]["prediction"].values())

@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import dpsco
 from dpsco.planning.choose import plan
-from dpsco.planning.response_curves import LONGEST, at, curves, mechanism_noise
+from dpsco.planning.response_curves import LONGEST, interpolated, mechanism_noise, response_curves
 from dpsco.planning.response_planner import excess, predict, response_plan, state_bytes
-from dpsco.planning.spectrum_priors import Worlds, scale_of, worlds
+from dpsco.planning.spectrum_priors import Populations, loss_scale, populations
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 
 BALL = dpsco.L2Ball(radius=10.0)
@@ -57,7 +58,7 @@ def simulate(h: np.ndarray, beta: float, c: float, x0: np.ndarray, noise: np.nda
 def test_curves_are_what_algorithm_1_does_on_a_quadratic(z_step: str) -> None:
     T, beta, c = 24, 2.0, 1.0 if z_step == "listed" else 2.0
     h = np.array([1e-4, 0.02, 0.3, 1.9])
-    found = at(h / beta, *curves(T, z_step))
+    found = interpolated(h / beta, *response_curves(T, z_step))
     start, walk_u = simulate(h, beta, c, np.ones(4), np.zeros((T, 4)))
     # Unit impulses of each draw, one at a time: the sum of squares is the variance.
     root = SquareRoot(T)
@@ -74,14 +75,16 @@ def test_curves_are_what_algorithm_1_does_on_a_quadratic(z_step: str) -> None:
         sums["white"][1],
         sums["private"][1],
     ]
-    for name, value, reference in zip(curves(T, z_step)._fields, found, expected, strict=True):
+    for name, value, reference in zip(response_curves(T, z_step)._fields, found, expected, strict=True):
         # The tables are interpolated; the share of the start that is left passes through zero.
         slack = 2e-3 if name == "decay" else 0.0
         np.testing.assert_allclose(value, reference, rtol=0.2, atol=slack, err_msg=name)
 
 
 def test_noise_of_a_mechanism_agrees_with_the_closed_form_of_square_root() -> None:
-    np.testing.assert_allclose(mechanism_noise(SquareRoot(40), "halved"), curves(40, "halved").noise, rtol=1e-9)
+    np.testing.assert_allclose(
+        mechanism_noise(SquareRoot(40), "halved"), response_curves(40, "halved").noise, rtol=1e-9
+    )
 
 
 def test_predicted_excess_is_measured_on_noisy_quadratics() -> None:
@@ -108,21 +111,27 @@ def test_predicted_excess_is_measured_on_noisy_quadratics() -> None:
             y = x - total / (eta * beta)
             x, before = (1 - tau) * y + tau * z, x
         measured.append(0.5 * np.sum(h * (y - far) ** 2))
-    world = Worlds(h[None], np.ones((1, p)), far[None] ** 2, label_noise**2)
+    population = Populations(h[None], np.ones((1, p)), far[None] ** 2, label_noise**2)
     found = excess(
-        world, curves(T, "halved"), np.array([beta]), batch_size=B, spread=spread, noise_share=1.0, clip_cost=0.0
+        population,
+        response_curves(T, "halved"),
+        np.array([beta]),
+        batch_size=B,
+        spread=spread,
+        noise_share=1.0,
+        clip_cost=0.0,
     )
     assert found.total[0, 0] == pytest.approx(np.mean(measured), rel=0.25)
 
 
-def test_worlds_respect_the_public_bounds() -> None:
+def test_populations_respect_the_public_bounds() -> None:
     for loss in LOSSES:
         for domain in (BALL, dpsco.L2Ball(radius=0.1), dpsco.Everything()):
             if isinstance(loss, dpsco.Squared) and isinstance(domain, dpsco.Everything):
                 continue
             where = problem(loss, p=37, domain=domain, norm=2.0)
-            w = worlds(where)
-            scale = scale_of(where)
+            w = populations(where)
+            scale = loss_scale(where)
             assert np.all(w.count.sum(axis=1) == 37 * max(1, loss.outputs - 1))
             traces = np.sum(w.curvature * w.count, axis=1) / max(1, loss.outputs - 1)
             assert np.all(traces <= scale.curvature * 4.0 * (1 + 1e-9))
@@ -154,14 +163,13 @@ def test_prediction_falls_with_rows_and_with_epsilon() -> None:
 
 def test_parts_move_the_right_way() -> None:
     base = plan(problem(), n=50_000, budget=budget(), rounds=32)
-    names = ("problem", "n", "rounds", "beta", "clip", "z_step")
-    fields = {name: getattr(base, name) for name in names}
-    now = predict(dpsco.Plan(budget=base.budget, mechanism="workload", **fields))
-    spent = predict(dpsco.Plan(budget=budget(4.0), mechanism="workload", **fields))
+    base = replace(base, method=replace(base.method, adaptive=False))
+    now = predict(base)
+    spent = predict(replace(base, budget=budget(4.0)))
     assert spent.noise < 0.2 * now.noise
-    tree = predict(dpsco.Plan(budget=base.budget, mechanism="tree", **fields))
+    tree = predict(replace(base, method=replace(base.method, mechanism="tree")))
     assert tree.noise > 1.5 * now.noise
-    slow = predict(dpsco.Plan(budget=base.budget, mechanism="workload", **{**fields, "beta": 8 * base.beta}))
+    slow = predict(replace(base, method=replace(base.method, beta=8 * base.method.beta)))
     assert slow.optimisation > 3 * now.optimisation
     assert slow.noise < now.noise
 
@@ -180,15 +188,15 @@ def test_memory_caps_the_state() -> None:
     free = plan(wide, n=10**8, budget=budget())
     room = state_bytes(wide, 12)
     capped = plan(wide, n=10**8, budget=budget(), memory=room)
-    assert free.rounds > 12 or free.mechanism == "workload"
-    assert capped.mechanism == "blt" or capped.rounds <= 12
-    assert state_bytes(wide, capped.noise_mechanism.memory) <= room
+    assert free.rounds > 12 or free.method.mechanism == "workload"
+    assert capped.method.mechanism == "blt" or capped.rounds <= 12
+    assert state_bytes(wide, capped.schedule.mechanism.memory) <= room
     with pytest.raises(dpsco.InvalidArgument, match="bytes"):
         plan(wide, n=10**8, budget=budget(), memory=1000)
 
 
 def test_mechanism_is_honoured() -> None:
-    assert plan(problem(), n=50_000, budget=budget(), mechanism="tree").mechanism == "tree"
+    assert plan(problem(), n=50_000, budget=budget(), mechanism="tree").method.mechanism == "tree"
     with pytest.raises(dpsco.InvalidArgument, match="mechanism"):
         plan(problem(), n=50_000, budget=budget(), mechanism="nope")
 
@@ -218,8 +226,8 @@ def test_units_do_not_matter() -> None:
     """Rows ten times longer and a ball ten times smaller are the same problem."""
     one = plan(problem(), n=50_000, budget=budget())
     ten = plan(problem(domain=dpsco.L2Ball(radius=1.0), norm=10.0), n=50_000, budget=budget())
-    assert (one.rounds, one.z_step) == (ten.rounds, ten.z_step)
-    assert ten.beta == pytest.approx(100 * one.beta, rel=1e-3)
+    assert (one.rounds, one.method.z_step) == (ten.rounds, ten.method.z_step)
+    assert ten.method.beta == pytest.approx(100 * one.method.beta, rel=1e-3)
     assert ten.clip == pytest.approx(10 * one.clip, rel=1e-3)
     assert ten.predicted_excess == pytest.approx(one.predicted_excess, rel=1e-3)
 

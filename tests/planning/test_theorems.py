@@ -79,7 +79,7 @@ def test_theorem_1_can_be_planned_where_every_round_has_rows() -> None:
     assert made.rounds == math.ceil(settings.rounds)
     assert made.batch_size == n // made.rounds
     assert (made.beta, made.clip, made.mechanism) == (settings.beta, settings.clip, "tree")
-    assert made.calibration.sigma >= settings.clip * made.noise_mechanism.sensitivity / made.budget.mu
+    assert made.schedule.calibration.sigma >= settings.clip * made.schedule.mechanism.sensitivity / made.budget.mu
     assert "Fails: the rate" in made.explain()
 
 
@@ -153,7 +153,11 @@ def test_bounds_of_a_plan() -> None:
     assert not bounds_of(enough).vacuous
     assert bounds_of(enough).excess_population < found.excess_population
     with pytest.raises(dpsco.InvalidArgument, match="beta"):
-        bounds_of(dpsco.Plan(problem=PROBLEM, n=1000, budget=budget(1000), rounds=8, beta=0.1, clip=1.0))
+        bounds_of(
+            dpsco.Plan(
+                problem=PROBLEM, n=1000, budget=budget(1000), method=dpsco.AcceleratedSRGD(rounds=8, beta=0.1, clip=1.0)
+            )
+        )
 
 
 def test_methods_of_table_1() -> None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.method_plans import algorithm_1_plan
 
 from dpsco import Budget, InvalidArgument, L2Ball, Logistic, Plan, Problem, Softmax, mechanism
 from dpsco.query import SUMMATION_SLACK, to_grid
@@ -141,7 +142,7 @@ def _plan(**changes: object) -> Plan:
         "beta": 0.25,
         "clip": 1.0,
     }
-    return Plan(**{**arguments, **changes})  # type: ignore[arg-type]
+    return algorithm_1_plan(**{**arguments, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -184,12 +185,12 @@ def test_a_plan_refuses_what_it_cannot_mean_and_names_the_argument(name: str, va
         (("budget", "epsilon"), None),
         (("budget", "delta"), "1e-6"),
         (("budget", "extra"), 1),
-        (("clip",), True),
-        (("clip",), "wide"),
-        (("clip",), None),
+        (("method", "clip"), True),
+        (("method", "clip"), "wide"),
+        (("method", "clip"), None),
         (("n",), "1000"),
-        (("rounds",), True),
-        (("format",), 2),
+        (("method", "rounds"), True),
+        (("format",), 3),
         (("rule",), ["by hand"]),
         (("prediction",), {"optimisation": "a", "noise": 1, "sampling": 2}),
         (("prediction",), [1]),

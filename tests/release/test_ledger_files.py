@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.method_plans import algorithm_1_plan
 
 import dpsco
 from dpsco import (
@@ -54,7 +55,7 @@ def plan(**changes: object) -> Plan:
         "clip": 1.0,
         "mechanism": "sqrt",
     }
-    return Plan(**{**arguments, **changes})  # type: ignore[arg-type]
+    return algorithm_1_plan(**{**arguments, **changes})  # type: ignore[arg-type]
 
 
 PLAN = plan()
@@ -198,13 +199,14 @@ def test_noise_calibrated_otherwise_than_when_the_run_began_is_refused(
     """An upgrade may change the factorisation or sigma of the same plan; a mixed run has no known distribution."""
     folder = stopped_run(tmp_path / "run")
     other = plan()
-    noise = other.calibration
-    other.__dict__["calibration"] = dataclasses.replace(noise, sigma=noise.sigma * 0.9)
+    noise = other.schedule.calibration
+    changed = dataclasses.replace(noise, sigma=noise.sigma * 0.9)
+    other.__dict__["schedule"] = dataclasses.replace(other.schedule, calibration=changed)
     with pytest.raises(CheckpointError):
         resume(folder, plan=other)
     strategy = dpsco.mechanism("tree", horizon=ROUNDS)
     other = plan()
-    other.__dict__["noise_mechanism"] = strategy
+    other.__dict__["schedule"] = dataclasses.replace(other.schedule, mechanism=strategy)
     with pytest.raises(CheckpointError):
         resume(folder, plan=other)
 
@@ -431,7 +433,7 @@ def test_a_torn_last_record_can_only_be_completed_with_the_same_rows(tmp_path: P
 def test_a_failed_write_in_the_same_process_keeps_the_round_for_the_same_sum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noise, strategy = PLAN.calibration, PLAN.noise_mechanism
+    noise, strategy = PLAN.schedule.calibration, PLAN.schedule.mechanism
     with open_folder(tmp_path, {}, "digest", DIMENSION, ROUNDS, KEY, resume=False) as ledger:
         source = Releaser(noise, strategy, DIMENSION, ledger)
         asked = Query(0, (np.zeros(DIMENSION),), (1.0,), noise.clip, 8, noise.grid, noise.rowwise)
@@ -459,8 +461,8 @@ from dpsco import *
 from dpsco.clipping import *
 rng = np.random.default_rng(8)
 X, y = rng.normal(size=(6000, 20)), rng.integers(0, 2, 6000)
-plan = Plan(problem=Problem(Logistic(), L2Ball(2.0), 20), n=6000, budget=Budget(1.0, 1e-6), rounds=60, beta=0.25,
-            clip=1.0, mechanism="sqrt")
+plan = Plan(problem=Problem(Logistic(), L2Ball(2.0), 20), n=6000, budget=Budget(1.0, 1e-6),
+            method=AcceleratedSRGD(rounds=60, beta=0.25, clip=1.0, mechanism="sqrt"))
 for line in sys.stdin:
     folder, seconds = line.strip().split("\\t")
     begun, (here, there) = time.perf_counter(), os.pipe()

@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from tests.method_plans import algorithm_1_plan
 
 import dpsco
 from dpsco import (
+    AcceleratedSRGD,
     Budget,
     DataError,
     HorizonError,
@@ -35,6 +37,7 @@ from dpsco.release.calibration import Calibration, calibrate
 from dpsco.release.ledger import MemoryLedger
 from dpsco.release.noise import new_key
 from dpsco.release.releaser import Releaser
+from dpsco.run import watching
 
 Book = Callable[[float], float]
 BUDGET = Budget(1.0, 1e-6)
@@ -358,10 +361,7 @@ def _result() -> Result:
         problem=Problem(Logistic(), L2Ball(1.0), 3),
         n=64,
         budget=BUDGET,
-        rounds=4,
-        beta=0.25,
-        clip=1.0,
-        mechanism="sqrt",
+        method=AcceleratedSRGD(rounds=4, beta=0.25, clip=1.0, mechanism="sqrt"),
     )
     return train(plan, stream(rng.normal(size=(64, 3)), rng.integers(0, 2, 64)))
 
@@ -387,7 +387,7 @@ def test_no_key_or_noise_is_reachable_from_a_result(monkeypatch: pytest.MonkeyPa
     assert len(draws) == 4
     assert len(keys) == 1
     held = pickle.dumps(result) + result.report.to_json().encode() + str(result.report).encode()
-    sigma = result.plan.calibration.sigma
+    sigma = result.plan.schedule.calibration.sigma
     assert keys[0] not in held
     assert keys[0].hex().encode() not in held
     for draw in draws:
@@ -396,7 +396,12 @@ def test_no_key_or_noise_is_reachable_from_a_result(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_seeded_run_says_not_private_and_a_fresh_one_never_repeats() -> None:
-    plan = Plan(problem=Problem(Logistic(), L2Ball(9.0), 3), n=64, budget=BUDGET, rounds=4, beta=0.25, clip=1.0)
+    plan = Plan(
+        problem=Problem(Logistic(), L2Ball(9.0), 3),
+        n=64,
+        budget=BUDGET,
+        method=AcceleratedSRGD(rounds=4, beta=0.25, clip=1.0),
+    )
     X, y = np.ones((64, 3)) / 2, np.zeros(64)
     seeded = [train(plan, stream(X, y), key=bytes(32)) for _ in range(2)]
     fresh = [train(plan, stream(X, y)) for _ in range(2)]
@@ -414,19 +419,11 @@ def test_the_same_key_gives_unrelated_noise_to_another_plan_or_start() -> None:
 
     def first_release(start: float = 0.0, **changes: float) -> np.ndarray:
         arguments = {"n": 64, "rounds": 4, "beta": 1.0, "clip": 1.0, **changes}
-        plan = Plan(problem=problem, budget=BUDGET, **arguments)  # type: ignore[arg-type]
+        plan = algorithm_1_plan(problem=problem, budget=BUDGET, **arguments)  # type: ignore[arg-type]
         values: list[np.ndarray] = []
-        original = Releaser.release
-
-        def spy(self: Releaser, asked: Query, clipped: Clipped) -> Released:
-            released = original(self, asked, clipped)
-            values.append(released.value - clipped.total)
-            return released
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Releaser, "release", spy)
+        with watching(lambda _, clipped, released: values.append(released.value - clipped.total)):
             train(plan, stream(X, y), key=bytes(32), start=np.full(3, start))
-        return values[0] / plan.calibration.sigma
+        return values[0] / plan.schedule.calibration.sigma
 
     noises = [first_release(), first_release(start=1e-9), first_release(beta=1.0000001), first_release(n=65)]
     for i in range(4):

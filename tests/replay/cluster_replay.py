@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import dpsco
-from dpsco.audit.tap import Transcript, observe
+from dpsco.audit.recording import Transcript, observe
 from dpsco.cli import main as command_line
 from dpsco.engines.dask import ParquetRows, layout, local_cluster, train
 from dpsco.rows.file_stream import Labels
@@ -70,7 +70,9 @@ def write(folder: Path, table: Cells) -> Path:
 
 def plan() -> dpsco.Plan:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), P, intercept=True)
-    return dpsco.Plan(problem, N, dpsco.Budget(1.0, 1e-6, "replace"), rounds=T, beta=0.25, clip=0.5)
+    return dpsco.Plan(
+        problem, N, dpsco.Budget(1.0, 1e-6, "replace"), dpsco.AcceleratedSRGD(rounds=T, beta=0.25, clip=0.5)
+    )
 
 
 def watch(client: Any, folder: Path, shuffle: int, frozen: Transcript | None = None) -> Transcript:
@@ -114,7 +116,7 @@ CHANGES = {
 
 def main(changes: str, workers: int, scratch: Path, names: list[str]) -> dict[str, Any]:
     layout.SHARD_BYTES = 60_000  # small shards: rounds are cut, and rows are lent
-    found: dict[str, Any] = {"difference": plan().calibration.difference}
+    found: dict[str, Any] = {"difference": plan().schedule.calibration.difference}
     with local_cluster(workers) as client:
         for name in names:
             base = DATA[name]()
@@ -151,7 +153,7 @@ def command(workers: int, scratch: Path) -> dict[str, Any]:
 
         runs.append(observe(run, runs[0] if runs else None))
     made = SavedModel.read(scratch / "one" / "model.json").result.plan
-    return {"difference": made.calibration.difference, "the command": compared(*runs)}
+    return {"difference": made.schedule.calibration.difference, "the command": compared(*runs)}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 
-from dpsco.audit.tap import Transcript, observe
+from dpsco.audit.recording import Transcript, observe
 from dpsco.estimators import PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression
 
 N, P, T = 90, 3, 4  # 22 rows a round, two left over
@@ -90,7 +90,7 @@ def watch(model: Any, how: Callable[[Any, Rows], Any], rows: Rows, frozen: Trans
 def declared(kind: str) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the fixed random_state
-        return float(clone(ESTIMATORS[kind]).fit(*data(5)).plan_.calibration.difference)
+        return float(clone(ESTIMATORS[kind]).fit(*data(5)).plan_.schedule.calibration.difference)
 
 
 CASES = [

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsco import Budget, L2Ball, Logistic, Plan, Problem
-from dpsco.audit.tap import Transcript, observe
+from dpsco import AcceleratedSRGD, Budget, L2Ball, Logistic, Plan, Problem
+from dpsco.audit.recording import Transcript, observe
 from dpsco.engines.flower import Assignment, Gradients, Hashed, LocalNodes, Roster, linear_gradients, serve, wire
 from dpsco.engines.flower.client import contribution
 
@@ -32,7 +32,7 @@ def holdings(seed: int = 0, clients: int = CLIENTS) -> Holdings:
 
 def a_plan(adjacency: str, unit: str = "client") -> Plan:
     n = CLIENTS * (1 if unit == "client" else ROWS)
-    return Plan(PROBLEM, n, Budget(2.0, 1e-5, adjacency), rounds=T, beta=0.2, clip=0.3)
+    return Plan(PROBLEM, n, Budget(2.0, 1e-5, adjacency), AcceleratedSRGD(rounds=T, beta=0.2, clip=0.3))
 
 
 def on_devices(held: Holdings) -> dict[str, Gradients]:
@@ -74,8 +74,8 @@ def distance(plan: Plan, one: Transcript, two: Transcript) -> float:
         assert distances.pop() <= 1.0
     assert len(distances) == plan.rounds
     assert sum(d > 0 for d in distances) <= 1
-    assert max(distances) <= plan.calibration.difference
-    return max(distances) / plan.calibration.difference
+    assert max(distances) <= plan.schedule.calibration.difference
+    return max(distances) / plan.schedule.calibration.difference
 
 
 def raises(x: np.ndarray) -> np.ndarray:

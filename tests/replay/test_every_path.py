@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsco.audit.tap import Transcript, observe
+from dpsco.audit.recording import Transcript, observe
 from dpsco.cli import main
 from dpsco.run.model_file import SavedModel
 
@@ -116,7 +116,7 @@ def compare(make, tmp_path: Path, data, other, options: str, rows: int = 1) -> f
     saved = SavedModel.read(tmp_path / "one" / "model.json")
     distances = [float(np.linalg.norm(a - b)) for a, b in zip(one.sums, two.sums, strict=True)]
     assert sum(distance > 0 for distance in distances) <= rows
-    return max(distances) / saved.result.plan.calibration.difference
+    return max(distances) / saved.result.plan.schedule.calibration.difference
 
 
 @pytest.mark.parametrize("change", [*FAST, *(pytest.param(c, marks=pytest.mark.slow) for c in ROWS if c not in FAST)])

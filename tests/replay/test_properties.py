@@ -57,10 +57,11 @@ def plans(draw: st.DrawFn) -> dpsco.Plan:
     adjacency = draw(st.sampled_from(["zero-out", "replace", "add-remove"]))
     budget = dpsco.Budget(draw(st.floats(0.05, 10)), draw(st.floats(1e-9, 1e-2)), adjacency, draw(st.integers(1, 4)))
     rounds = draw(st.integers(1, 12))
-    return dpsco.Plan(
-        problem, rounds * draw(st.integers(1, 99)), budget, rounds, beta=draw(st.floats(1e-3, 10)),
-        clip=draw(st.floats(1e-3, 1e3)), mechanism=draw(st.sampled_from(["sqrt", "tree", "independent", "honaker"])),
-    )  # fmt: skip
+    mechanism = draw(st.sampled_from(["sqrt", "tree", "independent", "honaker"]))
+    method = dpsco.AcceleratedSRGD(
+        rounds=rounds, beta=draw(st.floats(1e-3, 10)), clip=draw(st.floats(1e-3, 1e3)), mechanism=mechanism
+    )
+    return dpsco.Plan(problem, rounds * draw(st.integers(1, 99)), budget, method)
 
 
 @settings(max_examples=60, deadline=None)
@@ -69,9 +70,9 @@ def test_a_plan_survives_json_and_pickle_and_its_noise_pays_for_its_promise(plan
     for copy in (dpsco.Plan.from_json(plan.to_json()), pickle.loads(pickle.dumps(plan))):  # noqa: S301
         assert copy == plan
         assert copy.digest() == plan.digest()
-        assert copy.calibration == plan.calibration
-    noise = plan.calibration
-    mu = plan.noise_mechanism.sensitivity * noise.difference / noise.sigma
+        assert copy.schedule.calibration == plan.schedule.calibration
+    noise = plan.schedule.calibration
+    mu = plan.schedule.mechanism.sensitivity * noise.difference / noise.sigma
     assert mu <= plan.budget.mu / plan.budget.records
     assert noise.difference >= plan.budget.clips_apart * plan.clip
 
@@ -79,10 +80,10 @@ def test_a_plan_survives_json_and_pickle_and_its_noise_pays_for_its_promise(plan
 def test_a_pickled_plan_holds_its_fields_and_no_noise() -> None:
     """What is calibrated is made anew by whoever reads the pickle: an old sigma must not travel."""
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
-    plan = dpsco.Plan(problem, 90, dpsco.Budget(1.0, 1e-6), rounds=3, beta=1.0, clip=1.0)
-    assert plan.calibration.sigma > 0
+    plan = dpsco.Plan(problem, 90, dpsco.Budget(1.0, 1e-6), dpsco.AcceleratedSRGD(rounds=3, beta=1.0, clip=1.0))
+    assert plan.schedule.calibration.sigma > 0
     state = plan.__getstate__()
-    assert not {"calibration", "noise_mechanism"} & set(state)
+    assert "schedule" not in state
     assert b"Calibration" not in pickle.dumps(plan)
 
 
@@ -90,7 +91,12 @@ def test_a_pickled_plan_holds_its_fields_and_no_noise() -> None:
 @given(st.lists(st.integers(0, 40), max_size=12).filter(any), st.integers(1, 7), st.integers(1, 20))
 def test_rows_reach_their_round_once_and_in_order_however_they_are_cut(pieces, rounds, size) -> None:
     problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(1.0), 1)
-    plan = dpsco.Plan(problem, rounds * size, dpsco.Budget(math.inf, 1e-6), rounds, 1.0, clip=math.inf)
+    plan = dpsco.Plan(
+        problem,
+        rounds * size,
+        dpsco.Budget(math.inf, 1e-6),
+        dpsco.AcceleratedSRGD(rounds=rounds, beta=1.0, clip=math.inf),
+    )
     rows = np.arange(sum(pieces), dtype=float)[:, None]
     edges = np.cumsum([0, *pieces])
     chunks = [(rows[a:b], np.zeros(b - a)) for a, b in itertools.pairwise(edges)]
@@ -114,7 +120,12 @@ def test_a_run_stopped_anywhere_and_resumed_is_the_undisturbed_one(rounds: int, 
     stops = data.draw(st.lists(st.integers(0, rounds - 1), max_size=3))
     name = data.draw(st.sampled_from(["sqrt", "tree", "independent"]))
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 2)
-    plan = dpsco.Plan(problem, rounds * 5, dpsco.Budget(1.0, 1e-6), rounds, 1.0, clip=1.0, mechanism=name)
+    plan = dpsco.Plan(
+        problem,
+        rounds * 5,
+        dpsco.Budget(1.0, 1e-6),
+        dpsco.AcceleratedSRGD(rounds=rounds, beta=1.0, clip=1.0, mechanism=name),
+    )
     rows = np.random.default_rng(0).standard_normal((rounds * 5, 2))
 
     def run(stop: int | None = None, **how: object) -> bytes:

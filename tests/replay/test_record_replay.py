@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from dpsco import (
+    AcceleratedSRGD,
     Budget,
     CustomLoss,
     Huber,
@@ -32,10 +33,11 @@ from dpsco import (
     train,
 )
 from dpsco.clipping import Oracle
-from dpsco.query import _BY_RELEASE, Clipped, Query, Released
-from dpsco.release.releaser import Releaser
+from dpsco.query import Clipped, Query, Released
+from dpsco.run import watching
 
 N, P, T = 1200, 4, 3  # 400 rows a round: a whole block of 256 and a short one
+KEY = bytes(range(32))  # of every run: a replay is not private, and neither is the run it repeats
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -52,28 +54,21 @@ class Run:
     trace: Any = None
     model: Any = None
 
+    def __call__(self, query: Query, clipped: Clipped, released: Released) -> None:
+        self.queries.append(query.digest())
+        self.sums.append(clipped.total.copy())
+        self.released.append(released.value)
+
 
 def observe(
     plan: Plan, rows: Callable[[], Stream], frozen: Run | None = None, oracle: Oracle | None = None, start: Any = None
 ) -> Run:
     """Train; with ``frozen`` the released values are those of that run."""
-    run, release = Run(), Releaser.release
-
-    def recording(self: Releaser, query: Query, clipped: Clipped) -> Released:
-        run.queries.append(query.digest())
-        run.sums.append(clipped.total.copy())
-        if frozen is None:
-            released = release(self, query, clipped)
-        else:
-            released = Released(query.step, frozen.released[query.step].copy(), by=_BY_RELEASE)
-        run.released.append(released.value)
-        return released
-
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
+    run, replay = Run(), None if frozen is None else frozen.released
+    with watching(run, replay=replay), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        patch.setattr(Releaser, "release", recording)
         try:
-            result = train(plan, rows(), oracle=oracle, start=start)
+            result = train(plan, rows(), oracle=oracle, start=start, key=KEY)
             report = dataclasses.asdict(result.report)
             report.pop("run_id")
             run.report, run.trace, run.model = report, result.trace, result.model.coef.tobytes()
@@ -93,8 +88,8 @@ def assert_indistinguishable_but_for_the_noise(plan: Plan, one: Run, other: Run,
     assert one.model == other.model
     distances = [float(np.linalg.norm(a - b)) for a, b in zip(one.sums, other.sums, strict=True)]
     assert sum(d > 0 for d in distances) <= rounds_apart
-    assert max(distances) <= plan.calibration.difference
-    return max(distances) / plan.calibration.difference
+    assert max(distances) <= plan.schedule.calibration.difference
+    return max(distances) / plan.schedule.calibration.difference
 
 
 LOSSES = [Logistic(), Squared(label_bound=1e9), Huber(width=0.5), SmoothedHinge(), Softmax(classes=3)]
@@ -102,7 +97,12 @@ LOSSES = [Logistic(), Squared(label_bound=1e9), Huber(width=0.5), SmoothedHinge(
 
 def plan_for(loss: Any, adjacency: str, *, clip: float = 0.3, n: int = N) -> Plan:
     problem = Problem(loss, L2Ball(5.0), P)
-    return Plan(problem=problem, n=n, budget=Budget(1.0, 1e-6, adjacency), rounds=T, beta=0.25, clip=clip)
+    return Plan(
+        problem=problem,
+        n=n,
+        budget=Budget(1.0, 1e-6, adjacency),
+        method=AcceleratedSRGD(rounds=T, beta=0.25, clip=clip),
+    )
 
 
 def data(seed: int = 0, n: int = N) -> Rows:
@@ -207,7 +207,9 @@ def test_a_row_deleted_and_the_whole_data_set_streamed_again_moves_one_round_onl
 def test_an_intercept_is_covered_by_the_same_clip(adjacency: str) -> None:
     """Zero-out with an intercept: a row that does not count (NaN) is the zero row, a row of zeros is not."""
     problem = Problem(Logistic(), L2Ball(5.0), P, intercept=True)
-    plan = Plan(problem=problem, n=N, budget=Budget(1.0, 1e-6, adjacency), rounds=T, beta=0.25, clip=0.3)
+    plan = Plan(
+        problem=problem, n=N, budget=Budget(1.0, 1e-6, adjacency), method=AcceleratedSRGD(rounds=T, beta=0.25, clip=0.3)
+    )
     base, ids = data(18), list(range(N))
     for name in ODD_ROWS:
         rows = with_row(base, 256, name)
@@ -294,7 +296,12 @@ def test_a_gradient_function_of_the_users_is_covered_too(adjacency: str) -> None
         return np.sign(features) * 10.0 ** (3 * label) + x / features[0]
 
     problem = Problem(CustomLoss(), L2Ball(5.0), P)
-    plan = Plan(problem=problem, n=300, budget=Budget(1.0, 1e-6, adjacency), rounds=T, beta=1.0, clip=0.3)
+    plan = Plan(
+        problem=problem,
+        n=300,
+        budget=Budget(1.0, 1e-6, adjacency),
+        method=AcceleratedSRGD(rounds=T, beta=1.0, clip=0.3),
+    )
     base = data(15, 300)
     oracle = PerExample(gradient)
     for name in ODD_ROWS:

@@ -21,7 +21,7 @@ def trained(loss: dpsco.problem.Loss, *, intercept: bool = True, epsilon: float 
     rng = np.random.default_rng(0)
     problem = dpsco.Problem(loss, dpsco.L2Ball(5.0), 4, intercept=intercept)
     clip = 1.0 if math.isfinite(epsilon) else math.inf
-    plan = dpsco.Plan(problem, 200, dpsco.Budget(epsilon, 1e-5), rounds=4, beta=0.5, clip=clip)
+    plan = dpsco.Plan(problem, 200, dpsco.Budget(epsilon, 1e-5), dpsco.AcceleratedSRGD(rounds=4, beta=0.5, clip=clip))
     return dpsco.train(plan, dpsco.stream(rng.standard_normal((200, 4)), rng.integers(0, 2, 200)))
 
 

@@ -161,7 +161,7 @@ def test_headers_without_rows_and_empty_sources(tmp_path) -> None:
     (tmp_path / "empty.csv").write_text("a,y\n")
     assert list(FileRows(tmp_path / "empty.csv", Labels("y", ("0", "1")), Columns.declare(["a"]))) == []
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 1)
-    plan = dpsco.Plan(problem, 10, dpsco.Budget(1.0, 1e-5), rounds=2, beta=1.0, clip=1.0)
+    plan = dpsco.Plan(problem, 10, dpsco.Budget(1.0, 1e-5), dpsco.AcceleratedSRGD(rounds=2, beta=1.0, clip=1.0))
     with pytest.raises(dpsco.DataError, match="empty"):
         dpsco.train(
             plan, dpsco.stream(FileRows(tmp_path / "empty.csv", Labels("y", ("0", "1")), Columns.declare(["a"])))

@@ -14,6 +14,7 @@ import pytest
 
 import dpsco
 from dpsco import (
+    AcceleratedSRGD,
     Budget,
     DataError,
     Diagnostics,
@@ -37,7 +38,8 @@ def plan(
     n: int = 60, rounds: int = 4, *, loss: Any = None, adjacency: str = "zero-out", width: int = P, **more: Any
 ) -> Plan:
     problem = Problem(Logistic() if loss is None else loss, L2Ball(5.0), width)
-    return Plan(problem=problem, n=n, budget=Budget(1.0, 1e-6, adjacency), rounds=rounds, beta=0.25, clip=1.0, **more)
+    method = AcceleratedSRGD(rounds=rounds, beta=0.25, clip=1.0, **more)
+    return Plan(problem=problem, n=n, budget=Budget(1.0, 1e-6, adjacency), method=method)
 
 
 def rows(n: int, width: int = P) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +103,9 @@ def test_missing_and_surplus_rows_are_said_in_the_report(source: str) -> None:
 def test_the_denominator_is_public_whatever_number_of_rows_comes() -> None:
     """Without noise, half the rows missing gives half the gradient: the sum is divided by B and not by their number."""
     problem = Problem(Squared(label_bound=1.0), L2Ball(1e9), 1)
-    how = Plan(problem=problem, n=10, budget=Budget(math.inf, 1e-6), rounds=1, beta=1.0, clip=math.inf)
+    how = Plan(
+        problem=problem, n=10, budget=Budget(math.inf, 1e-6), method=AcceleratedSRGD(rounds=1, beta=1.0, clip=math.inf)
+    )
     full = train(how, stream(np.ones((10, 1)), np.ones(10))).model.coef
     half = train(how, stream(np.ones((5, 1)), np.ones(5))).model.coef
     assert full.tolist() == [1.0]
@@ -385,7 +389,6 @@ def test_a_malformed_item_is_a_data_error_that_echoes_nothing(item: Any) -> None
     ("call", "name"),
     [
         (lambda: stream(*rows(60), non_finite="ignore"), "non_finite"),
-        (lambda: train(plan(), stream(*rows(60)), algorithm="sgd"), "algorithm"),
         (lambda: train(plan(), stream(*rows(60)), start=np.zeros(2)), "start"),
         (lambda: train(plan(), stream(*rows(60)), start=np.full(P, np.nan)), "start"),
         (lambda: train(plan(), stream(*rows(60)), key=b"short"), "key"),

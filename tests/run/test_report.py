@@ -15,7 +15,7 @@ PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
 
 
 def report_of(budget: dpsco.Budget, clip: float = 1.0, **arguments) -> dpsco.PrivacyReport:
-    plan = dpsco.Plan(PROBLEM, 100, budget, rounds=4, beta=0.2, clip=clip)
+    plan = dpsco.Plan(PROBLEM, 100, budget, dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=clip))
     ids = range(100) if budget.adjacency == "add-remove" else None
     return dpsco.train(plan, dpsco.stream(*ROWS, ids=ids), **arguments).report
 

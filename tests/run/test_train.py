@@ -21,7 +21,7 @@ from dpsco.datasets import reference_problem
 N, P, T = 2_000, 5, 8
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=P)
 BUDGET = dpsco.Budget(2.0, 1e-5)
-PLAN = dpsco.Plan(PROBLEM, N, BUDGET, rounds=T, beta=0.2, clip=1.0)
+PLAN = dpsco.Plan(PROBLEM, N, BUDGET, dpsco.AcceleratedSRGD(rounds=T, beta=0.2, clip=1.0))
 KEY = bytes(range(32))
 
 
@@ -64,7 +64,9 @@ def test_softmax_returns_a_row_of_coefficients_for_each_class() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((300, 4)), rng.integers(0, 3, 300)
     problem = dpsco.Problem(dpsco.Softmax(3), dpsco.L2Ball(5.0), dimension=4)
-    result = dpsco.train(dpsco.Plan(problem, 300, BUDGET, 4, 0.5, 1.5), dpsco.stream(x, y))
+    result = dpsco.train(
+        dpsco.Plan(problem, 300, BUDGET, dpsco.AcceleratedSRGD(rounds=4, beta=0.5, clip=1.5)), dpsco.stream(x, y)
+    )
     assert result.model.coef.shape == (3, 4)
     assert set(np.unique(result.model.predict(x))) <= {0, 1, 2}
 
@@ -85,7 +87,6 @@ def test_any_gradient_function_trains_and_equals_the_built_in_loss(rows) -> None
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"algorithm": "magic"}, "algorithm='magic'"),
         ({"start": [1.0]}, "start"),
         ({"start": [math.nan] * P}, "start"),
         ({"key": b"short"}, "32 bytes"),
@@ -264,7 +265,7 @@ def test_an_account_is_charged_once_for_a_run_that_is_resumed(rows, tmp_path) ->
 
 def peak_of_streaming(n: int) -> int:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=16)
-    plan = dpsco.Plan(problem, n, BUDGET, rounds=4, beta=0.2, clip=1.0)
+    plan = dpsco.Plan(problem, n, BUDGET, dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0))
     chunk = (np.full((5_000, 16), 0.1, dtype=np.float32), np.ones(5_000, dtype=np.int8))
     tracemalloc.start()
     dpsco.train(plan, dpsco.stream(chunk for _ in range(n // 5_000)))

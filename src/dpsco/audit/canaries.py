@@ -20,8 +20,8 @@ import numpy as np
 from dpsco.accounting import gaussian
 from dpsco.audit.audit_report import Check
 from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
+from dpsco.audit.recording import observe
 from dpsco.audit.subject import Ids, Subject, estimator_subject
-from dpsco.audit.tap import observe
 from dpsco.errors import DataError
 from dpsco.planning.plan import Plan
 from dpsco.query import Array, Batch, Query
@@ -121,8 +121,8 @@ def guess(
     seen = observe(lambda: subject.run(x, y, ids, False))
     if seen.error is not None or len(seen.released) != plan.rounds:
         raise DataError("The run did not come to its end on ordinary rows: mend it before canaries are put into it.")
-    w = np.diff(plan.noise_mechanism.decoder(), axis=0, prepend=0.0)
-    precision = np.linalg.inv(plan.calibration.sigma**2 * (w @ w.T))
+    w = np.diff(plan.schedule.mechanism.decoder(), axis=0, prepend=0.0)
+    precision = np.linalg.inv(plan.schedule.most_noise.sigma**2 * (w @ w.T))
     reading = precision @ seen.noise
     in_round = _rounds(plan, ids[:count])
     right = 0
@@ -168,7 +168,7 @@ def _rounds(plan: Plan, ids: Ids) -> Ids:
 def _one_each(subject: Subject) -> bool:
     """Whether a row along one feature moves that feature's coordinates and (almost) no other."""
     plan = subject.plan
-    noise, x = plan.calibration, plan.problem.domain.project(np.zeros(plan.problem.parameters))
+    noise, x = plan.schedule.most_noise, plan.problem.domain.project(np.zeros(plan.problem.parameters))
     query = Query(0, (x,), (1.0,), plan.clip, plan.batch_size, noise.grid, noise.rowwise)
     rows = _LONG * plan.problem.feature_norm * np.eye(plan.problem.dimension)
     ask: Callable[[int], Array] = lambda k: _alone(subject, query, rows[k : k + 1], np.ones(1))  # noqa: E731

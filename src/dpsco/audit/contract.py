@@ -48,7 +48,7 @@ def _questions(subject: Subject, rng: np.random.Generator) -> list[_Question]:
     """Queries of rounds 0, 1 and 7 at points that are equal, apart, and opposite, inside the domain."""
     plan, size = subject.plan, subject.plan.problem.parameters
     project = plan.problem.domain.project
-    noise = plan.calibration
+    noise = plan.schedule.most_noise
 
     def query(step: int, *points: Array) -> Query:
         weights = (step + 1.0, -float(step))[: len(points)]
@@ -89,7 +89,7 @@ def _norm(vector: Array) -> float:
 
 def _clip_check(subject: Subject, questions: list[_Question], rows: list[OddRow]) -> Check:
     plan = subject.plan
-    clip, grid = plan.clip, plan.calibration.grid
+    clip, grid = plan.clip, plan.schedule.most_noise.grid
     bound = clip * (1 + SUMMATION_SLACK / 2) + np.sqrt(plan.problem.parameters) * grid / 2
     largest, over = 0.0, []
     for question in questions:
@@ -151,7 +151,7 @@ def _why(subject: Subject, row: OddRow, question: _Question) -> str:
 
 def _sum_check(subject: Subject, questions: list[_Question], rng: np.random.Generator) -> Check:
     plan = subject.plan
-    slack = plan.clip * SUMMATION_SLACK + np.sqrt(plan.problem.parameters) * plan.calibration.grid
+    slack = plan.clip * SUMMATION_SLACK + np.sqrt(plan.problem.parameters) * plan.schedule.most_noise.grid
     rows, labels = ordinary_rows(plan.problem, _COMPANY, rng)
     findings, worst = [], 0.0
     for question in questions:

@@ -12,8 +12,8 @@ import numpy as np
 
 from dpsco.audit.attack_rows import OddRow, odd_rows
 from dpsco.audit.audit_report import Check
+from dpsco.audit.recording import Transcript, observe
 from dpsco.audit.subject import Ids, Subject
-from dpsco.audit.tap import Transcript, observe
 from dpsco.query import Array
 
 __all__ = ["replay_check"]
@@ -23,7 +23,7 @@ _LISTED = 4
 
 def replay_check(subject: Subject, features: Array, labels: Array, rng: np.random.Generator) -> Check:
     """Each odd row takes the place of another somewhere in the data; the worst distance against what was declared."""
-    declared = subject.plan.calibration.difference
+    declared = subject.plan.schedule.most_noise.difference
     ids = np.arange(len(labels))
     used = min(len(labels), subject.plan.rounds * subject.plan.batch_size)
     base = observe(lambda: subject.run(features, labels, ids, True))

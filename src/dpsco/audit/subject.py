@@ -16,6 +16,7 @@ from dpsco.errors import InvalidArgument
 from dpsco.planning.plan import Plan
 from dpsco.problem import CustomLoss
 from dpsco.query import Array
+from dpsco.release.calibration import Calibration
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.stream import stream
 from dpsco.run import train
@@ -48,6 +49,11 @@ def plan_subject(plan: Plan, oracle: Any = None) -> Subject:
     """``plan`` with the library's oracle or the caller's: one with ``answer``, or a gradient function of one row."""
     if not plan.budget.private:
         raise InvalidArgument("Expected a plan with a finite epsilon: without noise there is no promise to audit.")
+    if plan.schedule.portions is not None or not isinstance(plan.schedule.calibration, Calibration):
+        raise InvalidArgument(
+            f"Expected a plan whose rounds see fresh batches under one clip; method={plan.method.name!r} has others, "
+            "and the audit does not know their worst pair."
+        )
     own = oracle is not None
     name = f"a plan ({plan.problem.loss.kind} loss, {plan.rounds} rounds of {plan.batch_size} rows)"
     if oracle is None:

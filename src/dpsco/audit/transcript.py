@@ -18,8 +18,8 @@ import math
 import numpy as np
 
 from dpsco.audit.audit_report import Check
+from dpsco.audit.recording import observe
 from dpsco.audit.subject import Subject
-from dpsco.audit.tap import observe
 from dpsco.errors import DataError
 from dpsco.planning.plan import Plan
 from dpsco.query import Array
@@ -49,8 +49,8 @@ def judged(plan: Plan, noise: Array, runs: int, alpha: float) -> Check:
     from scipy.special import ndtri
     from scipy.stats import chi2
 
-    claimed, declared = plan.calibration, plan.budget.mu_per_record
-    w = np.diff(plan.noise_mechanism.decoder(), axis=0, prepend=0.0)
+    claimed, declared = plan.schedule.most_noise, plan.budget.mu_per_record
+    w = np.diff(plan.schedule.mechanism.decoder(), axis=0, prepend=0.0)
     factor = np.linalg.cholesky(claimed.sigma**2 * (w @ w.T))
     inverse = np.linalg.solve(factor, np.eye(plan.rounds))
     costs = claimed.difference * np.linalg.norm(inverse, axis=0)

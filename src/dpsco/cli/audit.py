@@ -101,7 +101,8 @@ def _plan(args: argparse.Namespace, shape: tuple[int, int] | None) -> Plan:
     n = positive_integer("--rows", rows, "It is the number of synthetic rows.")
     problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(args.radius), width)
     budget = dpsco.Budget(args.epsilon, args.delta, args.adjacency)
-    return dpsco.Plan(problem, n, budget, rounds=args.rounds, beta=1.0, clip=args.clip)
+    method = dpsco.AcceleratedSRGD(rounds=args.rounds, beta=1.0, clip=args.clip)
+    return dpsco.Plan(problem, n, budget, method)
 
 
 def _rows(args: argparse.Namespace) -> tuple[Any, Any]:

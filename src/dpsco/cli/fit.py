@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -109,9 +108,9 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, train, write the model and print the report; return the exit code."""
     import dpsco
+    from dpsco.planning.table_problem import model_ball
     from dpsco.rows.file_stream import open_source
     from dpsco.run.model_file import SavedModel
-    from dpsco.run.table_defaults import model_ball, with_assumptions
 
     loss, labels = _task(args)
     if args.resume and args.checkpoint is None:
@@ -143,8 +142,7 @@ def run(args: argparse.Namespace) -> int:
         kept = "" if args.checkpoint is None else " Run the same command with --resume to continue."
         print(f"dpsco fit: interrupted.{kept}", file=sys.stderr)
         return 130
-    report = with_assumptions(result.report, max_rows_per_unit=args.max_rows_per_unit)
-    saved = SavedModel(dataclasses.replace(result, report=report), labels, columns, args.feature_norm)
+    saved = SavedModel(result, labels, columns, args.feature_norm)
     written = saved.write(args.out)
     _print_result(args, saved, written, counted)
     return 0
@@ -168,8 +166,11 @@ def _train(
     args: argparse.Namespace, plan: Plan, labels: Labels, columns: Columns | int, block: int, counted: Any
 ) -> Result:
     """Train in this process, or on the cluster that the options name."""
+    from dpsco.run.facts import Facts
+
     options: dict[str, Any] = {"checkpoint": args.checkpoint, "resume": args.resume, "progress": not args.json}
     options["diagnostics"] = counted
+    options["facts"] = Facts(table=True, max_rows_per_unit=args.max_rows_per_unit)
     if args.cluster is None and args.local_cluster is None:
         import dpsco
         from dpsco.rows.file_stream import FileRows

@@ -60,7 +60,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan; return the exit code."""
     import dpsco
-    from dpsco.planning.method_costs import methods
+    from dpsco.planning.method_costs import method_costs
 
     problem, budget = _problem(args), _budget(args)
     options = {"rule": args.rule, "rounds": args.rounds, "memory": args.memory, "mechanism": args.mechanism}
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         return _federations(plans, args)
     plan = dpsco.plan(problem, n=args.n, budget=budget, **options)
     gains = _doublings(plan, args) if plan.prediction is not None else {}
-    table = methods(plan)
+    table = method_costs(plan)
     if args.json:
         lines = [dataclasses.asdict(line) for line in table]
         print_json({"plan": plan.to_dict(), "doubling": gains, "methods": lines})

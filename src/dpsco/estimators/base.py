@@ -12,19 +12,19 @@ from dpsco.accounting.budget import Budget
 from dpsco.errors import ExtraMissing, HorizonError, InvalidArgument, one_of, positive, positive_integer
 from dpsco.estimators.permuted_rows import PermutedRows
 from dpsco.estimators.public_facts import warn_seeded
-from dpsco.estimators.pushed import PushedRun
 from dpsco.estimators.validation import checked_ids, one_column, typed_rows
 from dpsco.planning.choose import plan
 from dpsco.planning.plan import Plan
+from dpsco.planning.table_problem import default_delta, model_ball
 from dpsco.problem import Loss, Problem
 from dpsco.query import Array
 from dpsco.rows.containers import column_texts
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.row_norm import unit_rows
-from dpsco.run import Model, train
+from dpsco.run import Facts, Model, Run, train
 from dpsco.run.report import PrivacyReport
-from dpsco.run.table_defaults import default_delta, model_ball, with_assumptions
+from dpsco.run.train import library_oracle
 
 try:
     from sklearn.base import BaseEstimator
@@ -83,16 +83,16 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         _refuse(refused)
         X, y = self._validated(X, y, first=True)
         loss, targets, leaks = self._targets(y, whole=True)
-        made = self._plan(loss, len(targets) if self.n is None else self.n)
+        planned = self._plan(loss, len(targets) if self.n is None else self.n)
         key, random = self._randomness()
         order = random.permutation(len(targets)) if self.shuffle else np.arange(len(targets))
         cap = self._cap(unit)
         if cap is not None:
             texts, codes = column_texts(checked_ids(unit, len(targets)), of="id")
             targets[order[~cap.counted_texts(texts, codes[order])]] = np.nan
-        result = train(made, PermutedRows(X, targets, order, self._norm), key=key)
+        result = train(planned, PermutedRows(X, targets, order, self._norm), key=key, facts=_facts(cap, leaks))
         self._run = None
-        self._learned(made, result.model, result.report, cap, leaks)
+        self._learned(planned, result.model, result.report)
         return self
 
     @available_if(_announced)  # type: ignore[untyped-decorator]
@@ -104,7 +104,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         """
         _refuse(refused)
         first = self.__dict__.get("_run") is None  # after fit, too: a new run and a new budget, as a second fit is
-        if not first and not isinstance(self._run, PushedRun):
+        if not first and not isinstance(self._run, Run):
             raise HorizonError("A run in progress does not survive pickling: this copy can predict, not go on.")
         if classes is not None and getattr(self, "classes", None) is None:
             self._stated_classes = classes
@@ -113,14 +113,15 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if first:
             key, _ = self._randomness()
             self._units = self._cap(unit)
-            self._run = PushedRun(self._plan(loss, positive_integer("n", self.n, "It is the number of rows.")), key)
-        self._run.check(len(targets))
+            planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
+            self._run = Run(planned, oracle=library_oracle(planned), key=key, facts=_facts(self._units, leaks))
+        self._run.check_room(len(targets))
         if self._units is not None:
             targets[~self._units.counted(checked_ids(unit, len(targets)))] = np.nan
         rows = X[:]
         rows = unit_rows(rows if is_sparse(rows) else np.ascontiguousarray(rows), self._norm)
         self._run.push(rows, targets)
-        self._learned(self._run.plan, self._run.model, self._run.report, self._units, leaks)
+        self._learned(self._run.plan, self._run.model, self._run.report)
         return self
 
     # --- pieces -------------------------------------------------------------------------------------
@@ -158,12 +159,8 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         seed = hashlib.sha256(check_random_state(self.random_state).bytes(32)).digest()
         return seed, np.random.default_rng(int.from_bytes(seed, "little"))
 
-    def _learned(
-        self, made: Plan, model: Model, report: PrivacyReport, cap: ContributionCap | None, leaks: tuple[str, ...]
-    ) -> None:
-        self.plan_ = made
-        counted = None if cap is None else cap.limit
-        self.privacy_ = with_assumptions(report, max_rows_per_unit=counted, not_covered=leaks)
+    def _learned(self, planned: Plan, model: Model, report: PrivacyReport) -> None:
+        self.plan_, self.privacy_ = planned, report
         self._keep(model)
 
     # --- use ----------------------------------------------------------------------------------------
@@ -188,6 +185,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if state.get("_run") is not None:
             state["_run"] = "not pickled"
         return state
+
+
+def _facts(cap: ContributionCap | None, inferred: tuple[str, ...]) -> Facts:
+    """What an estimator states in its report."""
+    return Facts(table=True, max_rows_per_unit=None if cap is None else cap.limit, inferred=inferred)
 
 
 def _refuse(extra: dict[str, Any]) -> None:

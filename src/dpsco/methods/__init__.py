@@ -1,4 +1,4 @@
-"""Training algorithms by name, all on the ask / answer / release / tell waist.
+"""Training methods by class and by name, all on the ask / answer / release / tell waist.
 
 Every method of the paper's Table 1 is here. ReSQue (Carmon et al. 2023), which is not in the table, is not implemented:
 it is made for losses that are not smooth, its estimator holds only in a small ball around a moving centre, and no
@@ -7,6 +7,12 @@ implementation of its outer loop is public.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from dpsco.errors import InvalidArgument, one_of
 from dpsco.methods.accelerated_gd import AcceleratedGD
 from dpsco.methods.accelerated_sgd import AcceleratedSGD
 from dpsco.methods.accelerated_srgd import AcceleratedSRGD
@@ -14,22 +20,23 @@ from dpsco.methods.dp_ftrl import DPFTRL
 from dpsco.methods.dp_sgd import DPSGD
 from dpsco.methods.dp_sgd_poisson import PoissonDPSGD
 from dpsco.methods.localized_accelerated import LocalizedAccelerated
-from dpsco.methods.method import Algorithm, Schedule
+from dpsco.methods.method import Method
 from dpsco.methods.online_to_batch import OnlineToBatch
 from dpsco.methods.phased_erm import PhasedERM
 from dpsco.methods.phased_sgd import PhasedSGD
+from dpsco.methods.schedule import Schedule
 from dpsco.methods.snowball_sgd import SnowballSGD
 from dpsco.methods.unaccelerated_srgd import UnacceleratedSRGD
 
 __all__ = [
-    "ALGORITHMS",
     "DPFTRL",
     "DPSGD",
+    "METHODS",
     "AcceleratedGD",
     "AcceleratedSGD",
     "AcceleratedSRGD",
-    "Algorithm",
     "LocalizedAccelerated",
+    "Method",
     "OnlineToBatch",
     "PhasedERM",
     "PhasedSGD",
@@ -37,11 +44,12 @@ __all__ = [
     "Schedule",
     "SnowballSGD",
     "UnacceleratedSRGD",
+    "method_from_dict",
 ]
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    algorithm.name: algorithm
-    for algorithm in (
+METHODS: dict[str, type[Method]] = {
+    method.name: method
+    for method in (
         AcceleratedSRGD,
         UnacceleratedSRGD,
         AcceleratedSGD,
@@ -56,3 +64,25 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         LocalizedAccelerated,
     )
 }
+
+
+def method_from_dict(data: Mapping[str, Any]) -> Method:
+    """The method that ``Method.to_dict`` wrote.
+
+    Raises
+    ------
+    InvalidArgument
+        If a field is missing, extra, or no possible value.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+        raise InvalidArgument("Not a method: expected its name and its hyperparameters.")
+    kind = METHODS[one_of("method", data["name"], METHODS)]
+    given = {name: math.inf if value == "inf" else value for name, value in data.items() if name != "name"}
+    if set(given) != {field.name for field in fields(kind)}:
+        raise InvalidArgument(f"Not a method {kind.name!r}: fields are missing, extra or of another version.")
+    try:
+        return kind(**given)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        raise InvalidArgument(f"Not a method {kind.name!r}: {error}.") from None

@@ -5,7 +5,7 @@
 
 Guarantee: T adaptive Gaussian releases of the same rows: sigma = sqrt(T) S C / mu makes the run exactly mu-GDP, for any
 loss.
-Cost: T gradients a row; T steps; rows in memory.
+Cost: T gradients per row; T steps; rows in memory.
 beta is that of acceleration with independent gradients, with n for B.
 """
 
@@ -15,10 +15,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dpsco.errors import InvalidArgument
-from dpsco.methods.accelerated_sgd import AcceleratedSGD
-from dpsco.methods.method import Schedule
-from dpsco.planning.plan import Plan
+from dpsco.accounting.budget import Budget
+from dpsco.methods.accelerated_sgd import AcceleratedSteps
+from dpsco.methods.method import no_positions
+from dpsco.methods.schedule import Schedule
+from dpsco.problem import Problem
 from dpsco.query import Portion
 from dpsco.release.calibration import calibrate_round
 from dpsco.release.mechanisms import Independent
@@ -26,28 +27,40 @@ from dpsco.release.mechanisms import Independent
 __all__ = ["AcceleratedGD"]
 
 
-@dataclass(frozen=True)
-class AcceleratedGD(AcceleratedSGD):
-    """Nesterov acceleration on noisy gradients of all rows: the plan's rounds are its passes."""
+@dataclass(frozen=True, kw_only=True)
+class AcceleratedGD(AcceleratedSteps):
+    """Nesterov acceleration on noisy gradients of all rows: a round is a pass.
 
-    name = "accelerated-gd"
+    Parameters
+    ----------
+    rounds, clip, z_step
+        As in ``AcceleratedSRGD``.
+    beta : float, optional
+        Scaling of the steps; by formula unless given.
+    """
+
+    name: ClassVar[str] = "accelerated-gd"
     single_epoch: ClassVar[bool] = False
-    reason = "every round adds Gaussian noise to the clipped sum of all rows, and T such releases compose exactly."
+    reason: ClassVar[str] = (
+        "every round adds Gaussian noise to the clipped sum of all rows, and T such releases compose exactly."
+    )
 
-    def check(self, plan: Plan, *, own_oracle: bool) -> None:
-        if plan.budget.adjacency == "add-remove":
-            raise InvalidArgument(
-                f"algorithm={self.name!r} goes over rows by position, which adjacency='add-remove' does not allow. "
-                "Plan with 'zero-out', which has the same noise."
-            )
-
-    def gradients_each(self, plan: Plan) -> int:
-        return plan.rounds
-
-    def _schedule(self, plan: Plan) -> Schedule:
-        T, budget = plan.rounds, plan.budget
+    def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        no_positions(self.name, budget)
+        T = self.rounds
         z = math.sqrt(T) / budget.mu_per_record if budget.private else 1.0
-        paid = calibrate_round(
-            budget, clip=plan.clip, dimension=plan.problem.parameters, rows=plan.n, multiplier=z, rounds=T
+        noise = calibrate_round(budget, clip=self.clip, dimension=problem.parameters, rows=n, multiplier=z, rounds=T)
+        return Schedule(
+            problem=problem,
+            n=n,
+            budget=budget,
+            settings=self._setting("beta", self._formula(problem, n, noise.sigma)),
+            calibration=noise,
+            mechanism=Independent(T),
+            portions=(Portion(0, n),) * T,
+            sampling="all rows in every round",
+            participations=T,
         )
-        return Schedule(paid, Independent(T), (Portion(0, plan.n),) * T, "all rows each", participations=T)
+
+    def gradients_per_row(self, schedule: Schedule) -> int:
+        return schedule.rounds

@@ -7,7 +7,7 @@
     output y_T
 
 Guarantee: as one-pass DP-SGD: a row is in one batch, sigma = S C / mu, any loss.
-Cost: one gradient a row; T steps.
+Cost: one gradient per row; T steps.
 beta = max(M, c T^(3/2) V / D_0), V^2 = L^2/B + p (sigma/B)^2, balances acceleration against the noise it piles up
 (Lan 2012); c = 1/4 is the library's own.
 """
@@ -16,22 +16,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from dpsco.methods.accelerated_srgd import eta, tau
-from dpsco.methods.method import Algorithm, Schedule, bound, independent, reach
-from dpsco.planning.plan import Plan
+from dpsco.accounting.budget import Budget
+from dpsco.algorithm_1 import Z_STEPS, update
+from dpsco.errors import one_of
+from dpsco.methods.method import RoundMethod, gradient_bound, mean_of, reach
+from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_noise
+from dpsco.problem import Problem
 from dpsco.query import Array, Query, Released
+from dpsco.release.mechanisms import Independent
 
-__all__ = ["AcceleratedSGD", "State"]
+__all__ = ["AcceleratedSGD", "AcceleratedSGDState", "AcceleratedSteps"]
 
 BALANCE = 0.25
 """c of the formula for beta."""
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class AcceleratedSGDState:
     """The three iterates and the last noisy gradient."""
 
     step: int
@@ -41,39 +46,71 @@ class State:
     nabla: Array
 
 
-@dataclass(frozen=True)
-class AcceleratedSGD(Algorithm):
-    """Nesterov acceleration on independent noisy gradients; the z-step is the plan's."""
+@dataclass(frozen=True, kw_only=True)
+class AcceleratedSteps(RoundMethod):
+    """Nesterov acceleration on independent noisy gradients, whatever rows they are of."""
 
     beta: float | None = None
+    z_step: str = "halved"
 
-    name = "accelerated-sgd"
-    knobs = ("beta",)
-    reason = "each row is in one batch, and the clipped sum of a batch is released once with Gaussian noise."
+    tunable: ClassVar[tuple[str, ...]] = ("beta",)
 
-    def _formulas(self, plan: Plan) -> dict[str, float]:
-        schedule, p, T = self.schedule(plan), plan.problem.parameters, self.schedule(plan).rounds
-        size = schedule.size(plan, 0)
-        variance = bound(plan) ** 2 / size + p * (schedule.worst().sigma / size) ** 2
-        return {"beta": max(plan.problem.smoothness, BALANCE * T**1.5 * math.sqrt(variance) / reach(plan))}
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("z_step", self.z_step, Z_STEPS)
 
-    def _schedule(self, plan: Plan) -> Schedule:
-        return independent(plan)
+    @classmethod
+    def _usual_rounds(cls, n: int) -> int:
+        return max(1, round(n**0.25))
 
-    def start(self, plan: Plan, x0: Array) -> State:
-        return State(0, x0, x0, x0, np.zeros_like(x0))
+    def _formula(self, problem: Problem, size: float, sigma: float) -> float:
+        variance = gradient_bound(problem, self.clip) ** 2 / size + problem.parameters * (sigma / size) ** 2
+        return max(problem.smoothness, BALANCE * self.rounds**1.5 * math.sqrt(variance) / reach(problem))
 
-    def ask(self, plan: Plan, state: State) -> Query:
-        return self._query(plan, state.step, (state.x,))
+    def start(self, schedule: Schedule, x0: Array) -> AcceleratedSGDState:
+        return AcceleratedSGDState(0, x0, x0, x0, np.zeros_like(x0))
 
-    def tell(self, plan: Plan, state: State, released: Released) -> State:
-        t, project, beta = state.step, plan.problem.domain.project, self._knob(plan, "beta")
-        nabla = self._mean(plan, state, released)
-        halves = 1 if plan.z_step == "listed" else 2
-        z = project(state.z - (eta(t) / (halves * beta)) * nabla)
-        y = project(state.x - nabla / beta)
-        x = (1 - tau(t + 1)) * y + tau(t + 1) * z
-        return State(t + 1, x, y, z, nabla)
+    def ask(self, schedule: Schedule, state: AcceleratedSGDState) -> Query:
+        return self._query(schedule, state.step, (state.x,))
 
-    def output(self, state: State) -> Array:
+    def tell(self, schedule: Schedule, state: AcceleratedSGDState, released: Released) -> AcceleratedSGDState:
+        t, project, beta = state.step, schedule.problem.domain.project, schedule.settings["beta"]
+        nabla = mean_of(schedule, state, released)
+        x, y, z = update(t, state.x, state.z, nabla, beta=beta, z_step=self.z_step, project=project)
+        return AcceleratedSGDState(t + 1, x, y, z, nabla)
+
+    def output(self, state: AcceleratedSGDState) -> Array:
         return state.y
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceleratedSGD(AcceleratedSteps):
+    """Nesterov acceleration on noisy gradients of fresh batches.
+
+    Parameters
+    ----------
+    rounds, clip, z_step, batch_size
+        As in ``AcceleratedSRGD``.
+    beta : float, optional
+        Scaling of the steps; by formula unless given.
+    """
+
+    batch_size: int = 0
+
+    name: ClassVar[str] = "accelerated-sgd"
+    reason: ClassVar[str] = (
+        "each row is in one batch, and the clipped sum of a batch is released once with Gaussian noise."
+    )
+
+    def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        size, noise = fresh_batch_size(self.rounds, self.batch_size, n), Independent(self.rounds)
+        calibration = fresh_noise(problem, n, budget, noise, batch_size=size, clip=self.clip)
+        return Schedule(
+            problem=problem,
+            n=n,
+            budget=budget,
+            settings=self._setting("beta", self._formula(problem, size, calibration.at(0).sigma)),
+            calibration=calibration,
+            mechanism=noise,
+            batch_size=size,
+        )

@@ -9,45 +9,36 @@
     output y_T
 
 with eta_t = t + 1, eta_{-1} = 0 and tau_t = eta_t / eta_{0:t}. The paper's b_t = -N_t/(B beta), N_t the noise
-on the prefix sum, is inside nabla_t here: the sum is noised once and used in both steps. An adaptive plan lets beta
-follow the curvature that released values show (methods/adaptive_beta.py): post-processing, at no privacy cost.
+on the prefix sum, is inside nabla_t here: noise is added once to the sum, which both steps use. With ``adaptive``, beta
+follows the curvature that released values show (adaptive_beta.py): post-processing, at no privacy cost.
 
 Guarantee: every row enters one clipped difference, so the run is one Gaussian mechanism for any loss.
-Cost: two gradients a row (one in round 0), a few p-vectors of state.
+Cost: two gradients per row (one in round 0), a few p-vectors of state.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from dpsco.accounting.budget import Budget
+from dpsco.algorithm_1 import Z_STEPS, eta, update
+from dpsco.errors import InvalidArgument, one_of
 from dpsco.methods.adaptive_beta import adapted_beta
-from dpsco.methods.method import Algorithm, Schedule, told
-from dpsco.planning.plan import Plan
+from dpsco.methods.method import RoundMethod, value_of
+from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_noise
+from dpsco.problem import Problem
 from dpsco.query import Array, Query, Released
+from dpsco.release.mechanisms import MECHANISMS, mechanism
 
-__all__ = ["AcceleratedSRGD", "State", "eta", "tau"]
-
-
-def eta(t: int) -> float:
-    """eta_t = t + 1; eta_{-1} = 0."""
-    return t + 1.0
-
-
-def tau(t: int) -> float:
-    """tau_t = eta_t / eta_{0:t} = 2 / (t + 2)."""
-    return 2.0 / (t + 2.0)
-
-
-def _less(point: Array, step: Array) -> Array:
-    """point - step, in the memory of ``step``: for long vectors new memory costs more than the arithmetic."""
-    return np.subtract(point, step, out=step)
+__all__ = ["AcceleratedSRGD", "AcceleratedSRGDState", "recursive_query"]
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """Iterates and the released prefix sum: all of it private by post-processing, and publishable."""
+class AcceleratedSRGDState:
+    """Iterates and the released prefix sum: private by post-processing, and publishable."""
 
     step: int
     x: Array
@@ -59,62 +50,97 @@ class State:
     nabla: Array
     """nabla_{t-1}; 0 before round 0."""
     beta: float
-    """The scaling in force: the plan's, or what an adaptive plan has made of it."""
+    """The scaling in use."""
 
 
-@dataclass(frozen=True)
-class AcceleratedSRGD(Algorithm):
-    """``start``, ``ask``, ``tell``: pure functions of a plan and an explicit state."""
+@dataclass(frozen=True, kw_only=True)
+class AcceleratedSRGD(RoundMethod):
+    """Accelerated-DP-SRGD, the method of the paper.
+
+    Parameters
+    ----------
+    rounds : int
+        Number of rounds T.
+    clip : float
+        Bound on one row's weighted difference.
+    beta : float, optional
+        Scaling of the steps; the smoothness of the loss unless given.
+    z_step : {"halved", "listed"}
+        ``"listed"`` moves z by eta_t/beta as Algorithm 1 is printed, ``"halved"`` by eta_t/(2 beta) as its proof does.
+    mechanism : str
+        Name of the mechanism that correlates the noise (``dpsco.mechanism``).
+    batch_size : int
+        B; n // rounds if 0. The remaining rows are never read.
+    adaptive : bool
+        Whether beta may fall, after the first round, to the curvature that released values show.
+    """
 
     beta: float | None = None
-    """The plan's unless given; a given one stays as it is in an adaptive plan too."""
+    z_step: str = "halved"
+    mechanism: str = "sqrt"
+    batch_size: int = 0
+    adaptive: bool = False
 
-    name = "accelerated-srgd"
-    knobs = ("beta",)
-    gradients_per_example = 2
-    reason = "each row enters one clipped difference, and one Gaussian mechanism covers the whole run."
+    name: ClassVar[str] = "accelerated-srgd"
+    tunable: ClassVar[tuple[str, ...]] = ("beta",)
+    reason: ClassVar[str] = "each row enters one clipped difference, and one Gaussian mechanism covers the whole run."
 
-    def _formulas(self, plan: Plan) -> dict[str, float]:
-        return {"beta": plan.beta}
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("z_step", self.z_step, Z_STEPS)
+        one_of("mechanism", self.mechanism, [*MECHANISMS, "auto"])
+        if not isinstance(self.adaptive, bool):
+            raise InvalidArgument(f"Expected adaptive={self.adaptive!r} to be True or False.")
 
-    def schedule(self, plan: Plan) -> Schedule:
-        """The plan's own rows and noise; nothing to remember."""
-        return self._schedule(plan)
-
-    def _schedule(self, plan: Plan) -> Schedule:
-        return Schedule(plan.calibration, plan.noise_mechanism)
-
-    def start(self, plan: Plan, x0: Array) -> State:
-        """Lines 1-2: x_0 = z_0 = the start, nothing summed yet."""
-        zero, beta = np.zeros_like(x0), self._knob(plan, "beta")
-        return State(step=0, x=x0, x_before=x0, y=x0, z=x0, total=zero, nabla=zero, beta=beta)
-
-    def ask(self, plan: Plan, state: State) -> Query:
-        """Line 4: the weighted difference that round t asks of every fresh row."""
-        t = state.step
-        both = t > 0
-        return self._query(
-            plan,
-            step=t,
-            points=(state.x, state.x_before) if both else (state.x,),
-            weights=(eta(t), -eta(t - 1)) if both else (eta(t),),
+    def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        size = fresh_batch_size(self.rounds, self.batch_size, n)
+        noise = mechanism(self.mechanism, horizon=self.rounds, dimension=problem.parameters, z_step=self.z_step)
+        return Schedule(
+            problem=problem,
+            n=n,
+            budget=budget,
+            settings={"beta": problem.smoothness if self.beta is None else self.beta},
+            calibration=fresh_noise(problem, n, budget, noise, batch_size=size, clip=self.clip),
+            mechanism=noise,
+            batch_size=size,
         )
 
-    def tell(self, plan: Plan, state: State, released: Released) -> State:
-        """Lines 5-8, from the released increment."""
-        t, project = state.step, plan.problem.domain.project
-        total = state.total + told(state, released)
-        nabla = total / (plan.batch_size * eta(t))
-        beta = state.beta
-        if plan.adaptive and self.beta is None and t > 0:
-            iterates = {"x": state.x, "x_before": state.x_before, "nabla": nabla, "nabla_before": state.nabla}
-            beta = adapted_beta(plan, t, beta, **iterates)
-        halves = 1 if plan.z_step == "listed" else 2
-        z = project(_less(state.z, (eta(t) / (halves * beta)) * nabla))
-        y = project(_less(state.x, nabla / beta))
-        x = (1 - tau(t + 1)) * y + tau(t + 1) * z
-        return State(step=t + 1, x=x, x_before=state.x, y=y, z=z, total=total, nabla=nabla, beta=beta)
+    def gradients_per_row(self, schedule: Schedule) -> int:
+        return 2
 
-    def output(self, state: State) -> Array:
+    def steps_in_words(self, schedule: Schedule) -> str:
+        divisor = "beta" if self.z_step == "listed" else "2 beta"
+        adapts = " at first, then down to the curvature that released values show" if self.adaptive else ""
+        beta = schedule.settings["beta"]
+        return f"beta = {beta:.6g}{adapts}, eta_t = t + 1, z moves by eta_t/({divisor}) ({self.z_step})"
+
+    def start(self, schedule: Schedule, x0: Array) -> AcceleratedSRGDState:
+        """Lines 1-2: x_0 = z_0 = the start, nothing summed yet."""
+        zero, beta = np.zeros_like(x0), schedule.settings["beta"]
+        return AcceleratedSRGDState(step=0, x=x0, x_before=x0, y=x0, z=x0, total=zero, nabla=zero, beta=beta)
+
+    def ask(self, schedule: Schedule, state: AcceleratedSRGDState) -> Query:
+        """Line 4: the weighted difference that round t asks of every fresh row."""
+        return self._query(schedule, state.step, *recursive_query(state.step, state.x, state.x_before))
+
+    def tell(self, schedule: Schedule, state: AcceleratedSRGDState, released: Released) -> AcceleratedSRGDState:
+        """Lines 5-8, from the released increment."""
+        t = state.step
+        total = state.total + value_of(state, released)
+        nabla = total / (schedule.batch_size * eta(t))
+        beta = state.beta
+        if self.adaptive and t > 0:
+            iterates = {"x": state.x, "x_before": state.x_before, "nabla": nabla, "nabla_before": state.nabla}
+            beta = adapted_beta(schedule, t, beta, **iterates)
+        project = schedule.problem.domain.project
+        x, y, z = update(t, state.x, state.z, nabla, beta=beta, z_step=self.z_step, project=project)
+        return AcceleratedSRGDState(step=t + 1, x=x, x_before=state.x, y=y, z=z, total=total, nabla=nabla, beta=beta)
+
+    def output(self, state: AcceleratedSRGDState) -> Array:
         """y_T."""
         return state.y
+
+
+def recursive_query(t: int, x: Array, x_before: Array) -> tuple[tuple[Array, ...], tuple[float, ...]]:
+    """Points and weights of eta_t grad f(x_t, d) - eta_{t-1} grad f(x_{t-1}, d); eta_{-1} = 0."""
+    return ((x,), (eta(t),)) if t == 0 else ((x, x_before), (eta(t), -eta(t - 1)))

@@ -2,17 +2,17 @@
 
     G_t     = sum_{i<=t} 1/B sum over B fresh rows of clip(grad f(x_i, d), C)  +  correlated noise
     m_t     = momentum * m_{t-1} + G_t                   (m_t = G_t without momentum)
-    x_{t+1} = Proj(x_0 - step m_t)
+    x_{t+1} = Proj(x_0 - step_size m_t)
     output the average of the last half of the iterates ("tail"), of all of them ("average"), or x_T ("last")
 
-The noise is the plan's mechanism: the binary tree is Kairouz et al. 2021, "dense" and "sqrt" are the matrix
+The noise is that of ``mechanism``: the binary tree is Kairouz et al. 2021, "dense" and "sqrt" are the matrix
 factorisations of Denisov et al. 2022 and Fichtenberger et al. 2023. ``restarts`` starts the mechanism anew: the last
 noise of a segment stays in the sum and later segments add their own to it.
 
 Guarantee: a row is in one clipped increment, so the run is one Gaussian mechanism for any loss. A restart changes the
 strategy to a block diagonal one, whose largest column norm is that of its segments.
-Cost: one gradient a row; T steps; the memory of the mechanism.
-step = min(1/M, D_0 / (V sqrt T)), V^2 = L^2/B + p e^2/T, e the noise on a prefix sum of mean gradients: DP-SGD's
+Cost: one gradient per row; T steps; the memory of the mechanism.
+step_size = min(1/M, D_0 / (V sqrt T)), V^2 = L^2/B + p e^2/T, e the noise on a prefix sum of mean gradients: DP-SGD's
 formula with this noise, times 1 - momentum. It is the library's own.
 """
 
@@ -20,23 +20,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, one_of
 from dpsco.methods.dp_sgd import ITERATES, averaged
-from dpsco.methods.method import Algorithm, Schedule, bound, reach
-from dpsco.planning.plan import Plan
+from dpsco.methods.method import RoundMethod, gradient_bound, mean_of, reach
+from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_noise
+from dpsco.problem import Problem
 from dpsco.query import Array, Query, Released
-from dpsco.release.calibration import calibrate
-from dpsco.release.mechanisms import mechanism
+from dpsco.release.mechanisms import MECHANISMS, Mechanism, mechanism
 from dpsco.release.mechanisms.restarted import Restarted
 
-__all__ = ["DPFTRL", "State"]
+__all__ = ["DPFTRL", "DPFTRLState"]
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class DPFTRLState:
     """The iterate, where it started, the released prefix sum, the momentum, the mean for the output."""
 
     step: int
@@ -48,59 +50,79 @@ class State:
     nabla: Array
 
 
-@dataclass(frozen=True)
-class DPFTRL(Algorithm):
-    """One-pass DP-FTRL under the plan's mechanism."""
+@dataclass(frozen=True, kw_only=True)
+class DPFTRL(RoundMethod):
+    """DP-FTRL in one pass.
 
-    step: float | None = None
+    Parameters
+    ----------
+    rounds, clip, mechanism, batch_size
+        As in ``AcceleratedSRGD``.
+    step_size : float, optional
+        By formula unless given.
+    momentum : float
+        In [0, 1).
+    restarts : int
+        How often the mechanism starts anew.
+    iterate : {"tail", "average", "last"}
+        What it returns.
+    """
+
+    step_size: float | None = None
     momentum: float = 0.0
     restarts: int = 0
     iterate: str = "tail"
+    mechanism: str = "sqrt"
+    batch_size: int = 0
 
-    name = "dp-ftrl"
-    knobs = ("step",)
-    reason = "each row enters one clipped increment, and one Gaussian mechanism covers the whole run."
+    name: ClassVar[str] = "dp-ftrl"
+    tunable: ClassVar[tuple[str, ...]] = ("step_size",)
+    reason: ClassVar[str] = "each row enters one clipped increment, and one Gaussian mechanism covers the whole run."
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("iterate", self.iterate, ITERATES)
+        one_of("mechanism", self.mechanism, [*MECHANISMS, "auto"])
         if not 0.0 <= self.momentum < 1.0:
             raise InvalidArgument(f"Expected momentum={self.momentum!r} in [0, 1).")
         if isinstance(self.restarts, bool) or not isinstance(self.restarts, int) or self.restarts < 0:
             raise InvalidArgument(f"Expected restarts={self.restarts!r} to be a whole number >= 0.")
 
-    def _formulas(self, plan: Plan) -> dict[str, float]:
-        schedule, p, T = self.schedule(plan), plan.problem.parameters, plan.rounds
-        noises = schedule.mechanism
-        e = noises.mean_error * schedule.worst().sigma / (noises.sensitivity * plan.batch_size)
-        variance = bound(plan) ** 2 / plan.batch_size + p * e**2 / T
-        step = min(1.0 / plan.problem.smoothness, reach(plan) / math.sqrt(variance * T))
-        return {"step": step * (1.0 - self.momentum)}
+    def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        size, T, p = fresh_batch_size(self.rounds, self.batch_size, n), self.rounds, problem.parameters
 
-    def _schedule(self, plan: Plan) -> Schedule:
-        if not self.restarts:
-            return Schedule(plan.calibration, plan.noise_mechanism)
-        p = plan.problem.parameters
-        segments = Restarted(
-            plan.rounds, self.restarts, lambda horizon: mechanism(plan.mechanism, horizon=horizon, dimension=p)
+        def segment(horizon: int) -> Mechanism:
+            return mechanism(self.mechanism, horizon=horizon, dimension=p)
+
+        noise = Restarted(T, self.restarts, segment) if self.restarts else segment(T)
+        calibration = fresh_noise(problem, n, budget, noise, batch_size=size, clip=self.clip)
+        e = noise.mean_error * calibration.at(0).sigma / (noise.sensitivity * size)
+        variance = gradient_bound(problem, self.clip) ** 2 / size + p * e**2 / T
+        formula = min(1.0 / problem.smoothness, reach(problem) / math.sqrt(variance * T)) * (1.0 - self.momentum)
+        return Schedule(
+            problem=problem,
+            n=n,
+            budget=budget,
+            settings=self._setting("step_size", formula),
+            calibration=calibration,
+            mechanism=noise,
+            batch_size=size,
         )
-        rows = plan.n if plan.budget.adjacency == "add-remove" else plan.batch_size
-        return Schedule(calibrate(plan.budget, segments, clip=plan.clip, dimension=p, rows=rows), segments)
 
-    def start(self, plan: Plan, x0: Array) -> State:
+    def start(self, schedule: Schedule, x0: Array) -> DPFTRLState:
         zero = np.zeros_like(x0)
-        return State(0, x0, x0, total=zero, moving=zero, mean=x0, nabla=zero)
+        return DPFTRLState(0, x0, x0, total=zero, moving=zero, mean=x0, nabla=zero)
 
-    def ask(self, plan: Plan, state: State) -> Query:
-        return self._query(plan, state.step, (state.x,))
+    def ask(self, schedule: Schedule, state: DPFTRLState) -> Query:
+        return self._query(schedule, state.step, (state.x,))
 
-    def tell(self, plan: Plan, state: State, released: Released) -> State:
-        g = self._mean(plan, state, released)
+    def tell(self, schedule: Schedule, state: DPFTRLState, released: Released) -> DPFTRLState:
+        g = mean_of(schedule, state, released)
         total = state.total + g
         moving = self.momentum * state.moving + total
-        x = plan.problem.domain.project(state.x0 - self._knob(plan, "step") * moving)
-        mean = averaged(self.iterate, state.mean, x, state.step, plan.rounds)
-        return State(state.step + 1, x, state.x0, total, moving, mean, g)
+        x = schedule.problem.domain.project(state.x0 - schedule.settings["step_size"] * moving)
+        mean = averaged(self.iterate, state.mean, x, state.step, self.rounds)
+        return DPFTRLState(state.step + 1, x, state.x0, total, moving, mean, g)
 
-    def output(self, state: State) -> Array:
+    def output(self, state: DPFTRLState) -> Array:
         return state.mean

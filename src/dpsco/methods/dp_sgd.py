@@ -1,35 +1,40 @@
 """DP-SGD in one pass: projected gradient steps on fresh batches, independent noise.
 
     g_t     = 1/B [sum over B fresh rows of clip(grad f(x_t, d), C) + N(0, sigma^2 I)]
-    x_{t+1} = Proj(x_t - step g_t)
+    x_{t+1} = Proj(x_t - step_size g_t)
     output the average of the last half of the iterates ("tail"), of all of them ("average"), or x_T ("last")
 
 Guarantee: a row is in one batch, so one release depends on it directly and later ones through what was released:
 nothing composes, and sigma = S C / mu makes the run mu-GDP for any loss.
-Cost: one gradient a row; T steps.
-Reference: Abadi et al. 2016, Bassily et al. 2014. step = min(1/M, D_0 / (V sqrt T)), V^2 = L^2/B + p (sigma/B)^2, is
-the standard one for smooth losses; averaging the last half is the default because it was best when tuned.
+Cost: one gradient per row; T steps.
+Reference: Abadi et al. 2016, Bassily et al. 2014. step_size = min(1/M, D_0 / (V sqrt T)) with
+V^2 = L^2/B + p (sigma/B)^2 is the standard one for smooth losses. Averaging the last half is the default because it
+was best when tuned.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from dpsco.accounting.budget import Budget
 from dpsco.errors import one_of
-from dpsco.methods.method import Algorithm, Schedule, bound, independent, reach
-from dpsco.planning.plan import Plan
+from dpsco.methods.method import RoundMethod, gradient_bound, mean_of, reach
+from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_noise
+from dpsco.problem import Problem
 from dpsco.query import Array, Query, Released
+from dpsco.release.mechanisms import Independent
 
-__all__ = ["DPSGD", "State"]
+__all__ = ["DPSGD", "ITERATES", "DPSGDState", "GradientSteps", "averaged"]
 
 ITERATES = ("average", "last", "tail")
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class DPSGDState:
     """The iterate, the mean of those that count for the output, the last noisy gradient."""
 
     step: int
@@ -38,44 +43,72 @@ class State:
     nabla: Array
 
 
-@dataclass(frozen=True)
-class DPSGD(Algorithm):
-    """One-pass DP-SGD; ``iterate`` says what it returns."""
+@dataclass(frozen=True, kw_only=True)
+class GradientSteps(RoundMethod):
+    """Projected gradient steps on independent noisy gradients, whatever rows they are of."""
 
-    step: float | None = None
+    step_size: float | None = None
     iterate: str = "tail"
 
-    name = "dp-sgd"
-    knobs = ("step",)
-    reason = "each row is in one batch, and the clipped sum of a batch is released once with Gaussian noise."
+    tunable: ClassVar[tuple[str, ...]] = ("step_size",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("iterate", self.iterate, ITERATES)
 
-    def _formulas(self, plan: Plan) -> dict[str, float]:
-        schedule, p = self.schedule(plan), plan.problem.parameters
-        size = schedule.size(plan, 0)
-        variance = bound(plan) ** 2 / size + p * (schedule.worst().sigma / size) ** 2
-        return {"step": min(1.0 / plan.problem.smoothness, reach(plan) / math.sqrt(variance * schedule.rounds))}
+    def _formula(self, problem: Problem, size: float, sigma: float) -> float:
+        variance = gradient_bound(problem, self.clip) ** 2 / size + problem.parameters * (sigma / size) ** 2
+        return min(1.0 / problem.smoothness, reach(problem) / math.sqrt(variance * self.rounds))
 
-    def _schedule(self, plan: Plan) -> Schedule:
-        return independent(plan)
+    def start(self, schedule: Schedule, x0: Array) -> DPSGDState:
+        return DPSGDState(0, x0, mean=x0, nabla=np.zeros_like(x0))
 
-    def start(self, plan: Plan, x0: Array) -> State:
-        return State(0, x0, mean=x0, nabla=np.zeros_like(x0))
+    def ask(self, schedule: Schedule, state: DPSGDState) -> Query:
+        return self._query(schedule, state.step, (state.x,))
 
-    def ask(self, plan: Plan, state: State) -> Query:
-        return self._query(plan, state.step, (state.x,))
+    def tell(self, schedule: Schedule, state: DPSGDState, released: Released) -> DPSGDState:
+        g = mean_of(schedule, state, released)
+        x = schedule.problem.domain.project(state.x - schedule.settings["step_size"] * g)
+        mean = averaged(self.iterate, state.mean, x, state.step, self.rounds)
+        return DPSGDState(state.step + 1, x, mean, nabla=g)
 
-    def tell(self, plan: Plan, state: State, released: Released) -> State:
-        g = self._mean(plan, state, released)
-        x = plan.problem.domain.project(state.x - self._knob(plan, "step") * g)
-        mean = averaged(self.iterate, state.mean, x, state.step, self.schedule(plan).rounds)
-        return State(state.step + 1, x, mean, nabla=g)
-
-    def output(self, state: State) -> Array:
+    def output(self, state: DPSGDState) -> Array:
         return state.mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPSGD(GradientSteps):
+    """DP-SGD in one pass.
+
+    Parameters
+    ----------
+    rounds, clip, batch_size
+        As in ``AcceleratedSRGD``.
+    step_size : float, optional
+        By formula unless given.
+    iterate : {"tail", "average", "last"}
+        What it returns.
+    """
+
+    batch_size: int = 0
+
+    name: ClassVar[str] = "dp-sgd"
+    reason: ClassVar[str] = (
+        "each row is in one batch, and the clipped sum of a batch is released once with Gaussian noise."
+    )
+
+    def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        size, noise = fresh_batch_size(self.rounds, self.batch_size, n), Independent(self.rounds)
+        calibration = fresh_noise(problem, n, budget, noise, batch_size=size, clip=self.clip)
+        return Schedule(
+            problem=problem,
+            n=n,
+            budget=budget,
+            settings=self._setting("step_size", self._formula(problem, size, calibration.at(0).sigma)),
+            calibration=calibration,
+            mechanism=noise,
+            batch_size=size,
+        )
 
 
 def averaged(iterate: str, mean: Array, x: Array, step: int, rounds: int) -> Array:

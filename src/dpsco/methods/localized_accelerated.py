@@ -23,22 +23,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
+from dpsco.accounting.budget import Budget
+from dpsco.accounting.composition import EXACT_GAUSSIAN, Composition
 from dpsco.accounting.poisson import multiplier_by_limit
 from dpsco.errors import InvalidArgument, positive
-from dpsco.methods.method import GAUSSIAN, Algorithm, Schedule, bound, fresh, reach
+from dpsco.methods.method import Method, gradient_bound, mean_of, reach
 from dpsco.methods.sampled import check_sampled, sampled_noise
-from dpsco.planning.plan import Plan
-from dpsco.problem import Domain
+from dpsco.methods.schedule import Schedule, fresh_portions
+from dpsco.problem import Domain, Problem
 from dpsco.query import Array, Portion, Query, Released
 from dpsco.release.calibration import Uneven
 from dpsco.release.mechanisms import Independent
 
-__all__ = ["LocalPhase", "LocalizedAccelerated", "State", "near"]
+__all__ = ["LocalPhase", "LocalizedAccelerated", "LocalizedSchedule", "LocalizedState", "near"]
 
 _NOISE_SHARE = 1.25
 _PROJECTIONS = 50
@@ -56,7 +57,7 @@ class LocalPhase:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class LocalizedState:
     """The phase's centre, its two iterates, the point asked about next and the last noisy gradient."""
 
     step: int
@@ -68,101 +69,140 @@ class State:
     nabla: Array
 
 
-@dataclass(frozen=True)
-class LocalizedAccelerated(Algorithm):
-    """AC-SA in localised phases; ``regularisation`` is lam_1, ``factor`` the c of its numbers of rounds."""
+@dataclass(frozen=True, kw_only=True)
+class LocalizedAccelerated(Method):
+    """AC-SA in localised phases.
+
+    Parameters
+    ----------
+    clip : float
+        Bound on one row's gradient.
+    regularisation : float, optional
+        lam_1; by formula unless given.
+    factor : float
+        The c of the numbers of rounds.
+    """
 
     regularisation: float | None = None
     factor: float = 4.0
 
-    name = "localized-accelerated"
-    knobs = ("regularisation",)
+    name: ClassVar[str] = "localized-accelerated"
+    tunable: ClassVar[tuple[str, ...]] = ("regularisation",)
     single_epoch: ClassVar[bool] = False
-    reason = "every round adds Gaussian noise to the clipped sum of a secret sample, an accountant composes a phase's."
+    reason: ClassVar[str] = (
+        "every round adds Gaussian noise to the clipped sum of a secret sample; an accountant composes a phase's."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive("factor", self.factor, "It scales the number of rounds of a phase.")
+        object.__setattr__(self, "factor", positive("factor", self.factor, "It scales the rounds of a phase."))
 
-    def check(self, plan: Plan, *, own_oracle: bool) -> None:
-        check_sampled(self.name, plan)
-        if plan.n < 2:
-            raise InvalidArgument(
-                f"Expected n={plan.n} >= 2 for algorithm={self.name!r}: its first phase has n/2 rows."
-            )
+    def phases(self, problem: Problem, n: int, budget: Budget, regularisation: float) -> tuple[LocalPhase, ...]:
+        """The public numbers of every phase."""
+        M, L = problem.smoothness, gradient_bound(problem, self.clip)
+        lam, phases = regularisation, []
+        for i in range(1, max(1, math.ceil(math.log2(n) / 2)) + 1):
+            rows = n >> i
+            if not rows:
+                break
+            rounds = math.ceil(self.factor * math.sqrt((M + lam) / lam))
+            phases.append(LocalPhase(rows, lam, 2 * L / lam, rounds, _rate(budget, rows, rounds)))
+            lam *= 8.0
+        return tuple(phases)
 
-    def gradients_each(self, plan: Plan) -> int:
-        return max(math.ceil(phase.rate * phase.rounds) for phase in _phases(self, plan))
-
-    def _formulas(self, plan: Plan) -> dict[str, float]:
-        noise = math.sqrt(plan.problem.parameters) / plan.budget.mu
-        return {"regularisation": bound(plan) / (reach(plan) * plan.n) * max(math.sqrt(plan.n), noise)}
-
-    def _schedule(self, plan: Plan) -> Schedule:
-        phases = _phases(self, plan)
+    def schedule(self, problem: Problem, n: int, budget: Budget) -> LocalizedSchedule:
+        check_sampled(self.name, budget)
+        if n < 2:
+            raise InvalidArgument(f"Expected n={n} >= 2 for method={self.name!r}: its first phase has n/2 rows.")
+        noise = math.sqrt(problem.parameters) / budget.mu
+        formula = gradient_bound(problem, self.clip) / (reach(problem) * n) * max(math.sqrt(n), noise)
+        settings = self._setting("regularisation", formula)
+        phases = self.phases(problem, n, budget, settings["regularisation"])
         total = sum(phase.rounds for phase in phases)
-        portions, paid, accounts = [], [], set()
-        for phase, rows in zip(phases, fresh([phase.rows for phase in phases]), strict=True):
-            noise, account = sampled_noise(plan, rows=phase.rows, rate=phase.rate, rounds=phase.rounds, total=total)
+        portions, calibrations, accounts = [], [], set()
+        for phase, rows in zip(phases, fresh_portions([phase.rows for phase in phases]), strict=True):
+            calibration, account = sampled_noise(
+                budget,
+                clip=self.clip,
+                dimension=problem.parameters,
+                rows=phase.rows,
+                rate=phase.rate,
+                rounds=phase.rounds,
+                total=total,
+            )
             portions += [Portion(rows.first, rows.last, phase.rate)] * phase.rounds
-            paid += [noise] * phase.rounds
+            calibrations += [calibration] * phase.rounds
             accounts.add(account)
         rates = sorted({phase.rate for phase in phases})
-        words = f"Poisson samples of {len(phases)} disjoint phases at rates {rates[0]:.3g} to {rates[-1]:.3g}"
-        exact = accounts == {GAUSSIAN}
-        accounting = GAUSSIAN if exact else max(accounts - {GAUSSIAN}) + ", each phase on rows of its own"
-        together = max(phase.rounds for phase in phases) if exact else 1
-        return Schedule(Uneven(tuple(paid)), Independent(total), portions, words, accounting, participations=together)
+        sampled = [account.text for account in accounts if not account.gaussian]
+        return LocalizedSchedule(
+            problem=problem,
+            n=n,
+            budget=budget,
+            settings=settings,
+            calibration=Uneven(tuple(calibrations)),
+            mechanism=Independent(total),
+            portions=portions,
+            sampling=f"Poisson samples of {len(phases)} disjoint phases at rates {rates[0]:.3g} to {rates[-1]:.3g}",
+            accounting=Composition(max(sampled) + ", each phase on rows of its own", gaussian=False)
+            if sampled
+            else EXACT_GAUSSIAN,
+            participations=1 if sampled else max(phase.rounds for phase in phases),
+            phases=phases,
+        )
 
-    def start(self, plan: Plan, x0: Array) -> State:
-        return State(0, x0, x0, x0, x0, np.zeros_like(x0))
+    def gradients_per_row(self, schedule: Schedule) -> int:
+        return max(math.ceil(phase.rate * phase.rounds) for phase in _phases(schedule))
 
-    def ask(self, plan: Plan, state: State) -> Query:
-        return self._query(plan, state.step, (state.x,))
+    def start(self, schedule: Schedule, x0: Array) -> LocalizedState:
+        return LocalizedState(0, x0, x0, x0, x0, np.zeros_like(x0))
 
-    def tell(self, plan: Plan, state: State, released: Released) -> State:
-        phase, r = _place(self, plan, state.step)
+    def ask(self, schedule: Schedule, state: LocalizedState) -> Query:
+        return self._query(schedule, state.step, (state.x,))
+
+    def tell(self, schedule: Schedule, state: LocalizedState, released: Released) -> LocalizedState:
+        problem = schedule.problem
+        phase, r = _place(_phases(schedule), state.step)
         lam, centre, md = phase.lam, state.centre, state.x
-        nabla = self._mean(plan, state, released)
+        nabla = mean_of(schedule, state, released)
         g = nabla + lam * (md - centre)
-        a, e = _coefficients(plan, phase, r)
+        a, e = _coefficients(problem, phase, r)
         moved = (a * lam * md + ((1 - a) * lam + e) * state.w - a * g) / (lam + e)
-        w = near(plan.problem.domain, centre, phase.radius, moved)
+        w = near(problem.domain, centre, phase.radius, moved)
         ag = a * w + (1 - a) * state.ag
         if r == phase.rounds:  # the next phase starts where this one ends
-            return State(state.step + 1, ag, ag, ag, ag, nabla)
-        a, e = _coefficients(plan, phase, r + 1)
+            return LocalizedState(state.step + 1, ag, ag, ag, ag, nabla)
+        a, e = _coefficients(problem, phase, r + 1)
         md = ((1 - a) * (lam + e) * ag + a * ((1 - a) * lam + e) * w) / (e + (1 - a * a) * lam)
-        return State(state.step + 1, md, centre, w, ag, nabla)
+        return LocalizedState(state.step + 1, md, centre, w, ag, nabla)
 
-    def output(self, state: State) -> Array:
+    def output(self, state: LocalizedState) -> Array:
         return state.ag
 
 
-def _coefficients(plan: Plan, phase: LocalPhase, r: int) -> tuple[float, float]:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LocalizedSchedule(Schedule):
+    """A schedule with the public numbers of its phases."""
+
+    phases: tuple[LocalPhase, ...]
+
+
+def _phases(schedule: Schedule) -> tuple[LocalPhase, ...]:
+    if not isinstance(schedule, LocalizedSchedule):
+        raise InvalidArgument("Expected the schedule that LocalizedAccelerated.schedule makes.")
+    return schedule.phases
+
+
+def _coefficients(problem: Problem, phase: LocalPhase, r: int) -> tuple[float, float]:
     """a and e of round r = 1 .. R."""
-    return 2.0 / (r + 1), 8.0 * (plan.problem.smoothness + phase.lam) / (r * (r + 1))
+    return 2.0 / (r + 1), 8.0 * (problem.smoothness + phase.lam) / (r * (r + 1))
 
 
-@lru_cache(maxsize=32)
-def _phases(algorithm: LocalizedAccelerated, plan: Plan) -> tuple[LocalPhase, ...]:
-    n, M, L = plan.n, plan.problem.smoothness, bound(plan)
-    lam, phases = algorithm._knob(plan, "regularisation"), []
-    for i in range(1, max(1, math.ceil(math.log2(n) / 2)) + 1):
-        rows = n >> i
-        if not rows:
-            break
-        rounds = math.ceil(algorithm.factor * math.sqrt((M + lam) / lam))
-        phases.append(LocalPhase(rows, lam, 2 * L / lam, rounds, _rate(plan, rows, rounds)))
-        lam *= 8.0
-    return tuple(phases)
-
-
-def _rate(plan: Plan, rows: int, rounds: int) -> float:
+def _rate(budget: Budget, rows: int, rounds: int) -> float:
     """Smallest rate, by the Gaussian limit, whose noise on the mean is within 1.25 of a full batch's."""
-    if not plan.budget.private:
+    if not budget.private:
         return 1.0
-    mu, full = plan.budget.mu, multiplier_by_limit(plan.budget.mu, 1.0, rounds)
+    mu, full = budget.mu, multiplier_by_limit(budget.mu, 1.0, rounds)
     low, high = 1.0 / rows, 1.0
     for _ in range(40):
         rate = math.sqrt(low * high)
@@ -171,9 +211,9 @@ def _rate(plan: Plan, rows: int, rounds: int) -> float:
     return high
 
 
-def _place(algorithm: LocalizedAccelerated, plan: Plan, step: int) -> tuple[LocalPhase, int]:
+def _place(phases: tuple[LocalPhase, ...], step: int) -> tuple[LocalPhase, int]:
     """The phase of round ``step`` and its number r = 1 .. R in it."""
-    for phase in _phases(algorithm, plan):
+    for phase in phases:
         if step < phase.rounds:
             return phase, step + 1
         step -= phase.rounds

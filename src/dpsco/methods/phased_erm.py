@@ -1,6 +1,6 @@
 """Phased-ERM with a solver of your choice (Zhang et al. 2022 on Feldman, Koren, Talwar 2020): noise on each minimiser.
 
-    w_0 = x_0;  for i = 1 .. k, on n_i = n / 2^i fresh rows, eta_i = step / 4^i, lam = 2 / (eta_i n_i):
+    w_0 = x_0;  for i = 1 .. k, on n_i = n / 2^i fresh rows, eta_i = step_size / 4^i, lam = 2 / (eta_i n_i):
         F_i(v) = mean of f(v, d) + lam/2 |v - w_{i-1}|^2
         v      = a point with |v - argmin F_i| <= tau_i, certified
         w_i    = Proj(v + N(0, sigma_i^2 I)),     sigma_i = (S L / (lam n_i) + 2 tau_i) / mu
@@ -21,7 +21,7 @@ distance each time. A solver that is not certified then goes on until it is, "sv
 whose rate holds for all rows: that a phase ends says nothing about them. How long it takes depends on the rows, so
 these steps are not counted. A plan is refused where rounding could keep the certificate from coming true.
 Cost: about n polylog gradients and sqrt(n) polylog steps with "svrg"; rows in memory, a phase at a time.
-The paper's own constants were not at hand: tau_i = L eta_i / 40 (a tenth more noise under zero-out), the step
+The paper's own constants were not at hand: tau_i = L eta_i / 40 (a tenth more noise under zero-out), the step size
 (phases.py), the numbers of steps and the limit of ten phases are the library's own.
 """
 
@@ -31,12 +31,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dpsco.accounting.budget import Budget
 from dpsco.errors import DataError, InvalidArgument, one_of
-from dpsco.methods.method import Convex, Phase, RowAccess, Schedule, fresh, told
-from dpsco.methods.phased_sgd import State
+from dpsco.methods.method import Phase, RowAccess
+from dpsco.methods.phased_sgd import PhasedMethod
 from dpsco.methods.phases import phase_rows, rounding, step_formula, summation
-from dpsco.planning.plan import Plan
-from dpsco.query import Array, Batch, Clipped, Query, Released
+from dpsco.methods.schedule import Schedule, fresh_portions
+from dpsco.problem import Problem
+from dpsco.query import Array, Batch, Clipped, Query
 from dpsco.release.calibration import Uneven, calibrate_output
 from dpsco.release.mechanisms import Independent
 
@@ -72,97 +74,103 @@ class Subproblem:
     """Steps of "accelerated" that are enough for all rows, by its rate."""
 
 
-@dataclass(frozen=True)
-class PhasedERM(Convex):
-    """Regularised minimisers in phases, by ``solver``; ``step`` is eta, of which phase i takes eta / 4^i."""
+@dataclass(frozen=True, kw_only=True)
+class PhasedERM(PhasedMethod):
+    """Regularised minimisers in phases with noise on each.
 
-    step: float | None = None
+    Parameters
+    ----------
+    clip : float
+        Bound on one row's gradient.
+    step_size : float, optional
+        eta, of which phase i takes eta / 4^i; by formula unless given.
+    solver : {"svrg", "accelerated"}
+    """
+
+    step_size: float | None = None
     solver: str = "svrg"
 
-    name = "phased-erm"
-    knobs = ("step",)
-    releases = "phase outputs"
+    name: ClassVar[str] = "phased-erm"
+    tunable: ClassVar[tuple[str, ...]] = ("step_size",)
     single_epoch: ClassVar[bool] = False
-    reason = "minimisers of convex, regularised losses are stable, and Gaussian noise hides what one row does to them."
+    reason: ClassVar[str] = (
+        "minimisers of convex, regularised losses are stable, and Gaussian noise hides what one row does to them."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("solver", self.solver, SOLVERS)
 
-    def _formulas(self, plan: Plan) -> dict[str, float]:
-        return {"step": step_formula(plan, self._lipschitz(plan), phase_rows(plan.n))}
+    def gradients_per_row(self, schedule: Schedule) -> int:
+        first = self.subproblem(schedule.problem, schedule.n, schedule.settings["step_size"], 0)
+        per_row = 1 + 2 * first.inner / first.rows if self.solver == "svrg" else 1
+        return math.ceil(first.rounds * per_row)
 
-    def gradients_each(self, plan: Plan) -> int:
-        problem = self.subproblem(plan, 0)
-        per_row = 1 + 2 * problem.inner / problem.rows if self.solver == "svrg" else 1
-        return math.ceil(problem.rounds * per_row)
-
-    def subproblem(self, plan: Plan, phase: int) -> Subproblem:
+    def subproblem(self, problem: Problem, n: int, step_size: float, phase: int) -> Subproblem:
         """The numbers of phase i = ``phase`` + 1."""
-        L, n_i = self._lipschitz(plan), phase_rows(plan.n)[phase]
-        eta = self._knob(plan, "step") / 4.0 ** (phase + 1)
+        L, n_i = self._lipschitz(problem), phase_rows(n)[phase]
+        eta = step_size / 4.0 ** (phase + 1)
         lam = 2.0 / (eta * n_i)
-        b, tau = plan.problem.smoothness + lam, _TOLERANCE * L * eta
-        gap = min(plan.problem.diameter, L / lam)
+        b, tau = problem.smoothness + lam, _TOLERANCE * L * eta
+        gap = min(problem.diameter, L / lam)
         wanted = (tau * lam) ** 2 / (2 * b)  # F(v) - F* up to here is enough for the certificate
         worst = math.ceil(math.sqrt(b / lam) * math.log(max(math.e, (L * gap + lam * gap**2) / wanted)))
         halvings = math.ceil(math.log2(max(2.0, (b / lam) * gap / tau)))
         rounds = halvings if self.solver == "svrg" else worst
         return Subproblem(n_i, eta, lam, b, tau, gap, inner=math.ceil(4 * b / lam), rounds=rounds, worst=worst)
 
-    def _schedule(self, plan: Plan) -> Schedule:
-        rows, L, p = phase_rows(plan.n), self._lipschitz(plan), plan.problem.parameters
-        paid = []
+    def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        self._check_convex(problem, budget)
+        rows, L = phase_rows(n), self._lipschitz(problem)
+        settings = self._setting("step_size", step_formula(problem, n, budget, L, rows))
+        noise = []
         for i, n_i in enumerate(rows):
-            problem = self.subproblem(plan, i)
-            certificate = rounding(plan, 1, L / problem.smoothness) * problem.smoothness / problem.lam
-            if plan.budget.private and certificate > _REACHED * problem.tau:
+            at = self.subproblem(problem, n, settings["step_size"], i)
+            certificate = rounding(problem, 1, L / at.smoothness) * at.smoothness / at.lam
+            if budget.private and certificate > _REACHED * at.tau:
                 raise InvalidArgument(
-                    f"Phase {i + 1} of algorithm={self.name!r} is too fine for float64: its solver must come within "
-                    f"{problem.tau:.3g} of a minimiser, and rounding could be {certificate:.3g}. Use a larger step."
+                    f"Phase {i + 1} of method={self.name!r} is too fine for float64: its solver must come within "
+                    f"{at.tau:.3g} of a minimiser, and rounding could be {certificate:.3g}. Use a larger step_size."
                 )
-            certificate += summation(n_i, L) / problem.lam
-            paid.append(
+            certificate += summation(n_i, L) / at.lam
+            noise.append(
                 calibrate_output(
-                    plan.budget,
-                    sensitivity=L / (problem.lam * n_i),
-                    error=problem.tau + certificate,
-                    dimension=p,
-                    largest=plan.problem.radius,
+                    budget,
+                    sensitivity=L / (at.lam * n_i),
+                    error=at.tau + certificate,
+                    dimension=problem.parameters,
+                    largest=problem.radius,
                     rounds=len(rows),
                 )
             )
-        words = f"phases of {rows[0]:,} down to {rows[-1]:,} rows, several passes over each"
-        return Schedule(Uneven(tuple(paid)), Independent(len(rows)), fresh(rows), words)
+        return Schedule(
+            problem=problem,
+            n=n,
+            budget=budget,
+            settings=settings,
+            calibration=Uneven(tuple(noise)),
+            mechanism=Independent(len(rows)),
+            portions=fresh_portions(rows),
+            sampling=f"phases of {rows[0]:,} down to {rows[-1]:,} rows, several passes over each",
+        )
 
-    def start(self, plan: Plan, x0: Array) -> State:
-        return State(0, x0)
-
-    def ask(self, plan: Plan, state: State) -> Query:
-        """Minimise the next phase about w."""
-        return self._query(plan, state.step, (state.x,))
-
-    def answer(self, plan: Plan, query: Query, batch: Batch, rows: RowAccess) -> Clipped:
+    def answer(self, schedule: Schedule, query: Query, batch: Batch, rows: RowAccess) -> Clipped:
         """The certified minimiser of the phase: SENSITIVE until it is released."""
-        phase = rows.phase(batch, query.size, self._lipschitz(plan))
-        work = _Work(plan, self.subproblem(plan, query.step), phase, query.points[0], rows, query.step)
+        problem = schedule.problem
+        phase = rows.phase(batch, query.size, self._lipschitz(problem))
+        at = self.subproblem(problem, schedule.n, schedule.settings["step_size"], query.step)
+        work = _Solver(problem, at, phase, query.points[0], rows, query.step)
         return Clipped(work.svrg() if self.solver == "svrg" else work.accelerated(), phase.rows)
 
-    def tell(self, plan: Plan, state: State, released: Released) -> State:
-        return State(state.step + 1, plan.problem.domain.project(told(state, released)))
 
-    def output(self, state: State) -> Array:
-        return state.x
-
-
-class _Work:
+class _Solver:
     """SENSITIVE: one phase being solved."""
 
     def __init__(
-        self, plan: Plan, problem: Subproblem, phase: Phase, centre: Array, rows: RowAccess, step: int
+        self, problem: Problem, at: Subproblem, phase: Phase, centre: Array, rows: RowAccess, step: int
     ) -> None:
-        self._project = plan.problem.domain.project
-        self._at, self._phase, self._centre, self._rows, self._step = problem, phase, centre, rows, step
+        self._project = problem.domain.project
+        self._at, self._phase, self._centre, self._rows, self._step = at, phase, centre, rows, step
 
     def svrg(self) -> Array:
         """Stochastic variance-reduced gradient steps about one snapshot after another."""
@@ -210,5 +218,5 @@ class _Work:
 def _not_certified() -> DataError:
     """Not where noise is paid for: there the schedule has refused numbers for which a rate that holds could fail."""
     return DataError(
-        "The solver of a phase could not certify its minimiser, so nothing was released. Use a larger step."
+        "The solver of a phase could not certify its minimiser, so nothing was released. Use a larger step_size."
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+from dpsco.accounting.budget import Budget
 from dpsco.methods.method import reach
-from dpsco.planning.plan import Plan
+from dpsco.problem import Problem
 
 __all__ = ["MOST_PHASES", "phase_rows", "rounding", "step_formula", "summation"]
 
 MOST_PHASES = 10
-"""Steps and noise fall by 4 a phase: after ten they are 10^-6 of the first, which float64 still resolves."""
+"""Steps and noise fall by 4 per phase: after ten they are 10^-6 of the first, which float64 still resolves."""
 
 _ROUNDOFF = 2.0**-53
 
@@ -21,24 +22,24 @@ def phase_rows(n: int, phases: int | None = None) -> list[int]:
     return [max(1, n >> i) for i in range(1, min(k, MOST_PHASES) + 1) if n >> i or i == 1]
 
 
-def step_formula(plan: Plan, L: float, rows: list[int]) -> float:
+def step_formula(problem: Problem, n: int, budget: Budget, L: float, rows: list[int]) -> float:
     """eta for eta_i = eta / 4^i: the minimiser of the bound
 
         4 D_0^2 / (eta n) + sum_i eta_i L^2 / 2 + sum_{i>=2} p s_{i-1}^2 / (2 eta_i n_i) + L sqrt(p) s_k
 
     with s_i = S L eta_i / mu: what optimisation, sampling and the noise of the phases cost.
     """
-    n, p, k = plan.n, plan.problem.parameters, len(rows)
-    c = 0.0 if not plan.budget.private else plan.budget.clips_apart * L / plan.budget.mu_per_record
+    p, k = problem.parameters, len(rows)
+    c = 0.0 if not budget.private else budget.clips_apart * L / budget.mu_per_record
     slope = sum(L * L / (2 * 4.0**i) for i in range(1, k + 1))
     slope += sum(p * (c * 4.0 ** -(i - 1)) ** 2 / (2 * 4.0**-i * rows[i - 1]) for i in range(2, k + 1))
     slope += L * math.sqrt(p) * c * 4.0**-k
-    return math.sqrt(4 * reach(plan) ** 2 / n / slope)
+    return math.sqrt(4 * reach(problem) ** 2 / n / slope)
 
 
-def rounding(plan: Plan, steps: float, move: float) -> float:
+def rounding(problem: Problem, steps: float, move: float) -> float:
     """How far ``steps`` computed moves of length up to ``move``, each with its projection, stray from exact ones."""
-    return 8 * steps * (plan.problem.parameters + 16) * _ROUNDOFF * (plan.problem.radius + move)
+    return 8 * steps * (problem.parameters + 16) * _ROUNDOFF * (problem.radius + move)
 
 
 def summation(rows: int, L: float) -> float:

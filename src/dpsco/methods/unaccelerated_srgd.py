@@ -5,36 +5,41 @@
     x_{t+1} = Proj(x_t - nabla_t / beta)
     output x_T
 
-``constants="tight"``: C_t is the plan's clip in every round, as in Algorithm 1. ``"paper"``: C_t = L + t M L / beta,
-the size that a difference has if every move is at most L / beta (L the plan's clip), public and uneven.
+``constants="tight"``: C_t is the clip in every round, as in Algorithm 1. ``"paper"``: C_t = L + t M L / beta,
+the size that a difference has if every move is at most L / beta (L the clip), public and uneven.
 
 Guarantee: every row enters one clipped difference, so the run is one Gaussian mechanism for any loss; with uneven
 clips sigma pays for the round in which clip times column norm is largest.
-Cost: two gradients a row (one in round 0); T steps; a few p-vectors and the memory of the mechanism.
+Cost: two gradients per row (one in round 0); T steps; a few p-vectors and the memory of the mechanism.
 beta = max(M, L sqrt(n) / (B D_0)) is the paper's 1/beta ~ B/sqrt(n) with its units put back and capped at 1/M.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from dpsco.accounting.budget import Budget
+from dpsco.algorithm_1 import eta
 from dpsco.errors import one_of
-from dpsco.methods.accelerated_srgd import eta
-from dpsco.methods.method import Algorithm, Schedule, bound, reach
-from dpsco.planning.plan import Plan
+from dpsco.methods.accelerated_srgd import recursive_query
+from dpsco.methods.method import RoundMethod, gradient_bound, mean_of, reach
+from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_noise
+from dpsco.problem import Problem
 from dpsco.query import Array, Query, Released
-from dpsco.release.calibration import calibrate_uneven
+from dpsco.release.mechanisms import MECHANISMS, mechanism
 
-__all__ = ["State", "UnacceleratedSRGD"]
+__all__ = ["CONSTANTS", "UnacceleratedSRGD", "UnacceleratedSRGDState"]
 
 CONSTANTS = ("tight", "paper")
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class UnacceleratedSRGDState:
     """The last two iterates, the released sum of mean differences, the recursive gradient."""
 
     step: int
@@ -44,50 +49,68 @@ class State:
     nabla: Array
 
 
-@dataclass(frozen=True)
-class UnacceleratedSRGD(Algorithm):
-    """Gradient descent on recursive gradients under the plan's mechanism."""
+@dataclass(frozen=True, kw_only=True)
+class UnacceleratedSRGD(RoundMethod):
+    """Gradient descent on recursive gradients with correlated noise.
+
+    Parameters
+    ----------
+    rounds, clip, mechanism, batch_size
+        As in ``AcceleratedSRGD``.
+    beta : float, optional
+        1 / beta is the step size; by formula unless given.
+    constants : {"tight", "paper"}
+        One clip for all rounds, or the paper's, which grow from round to round.
+    """
 
     beta: float | None = None
     constants: str = "tight"
+    mechanism: str = "sqrt"
+    batch_size: int = 0
 
-    name = "unaccelerated-srgd"
-    knobs = ("beta",)
-    gradients_per_example = 2
-    reason = "each row enters one clipped difference, and one Gaussian mechanism covers the whole run."
+    name: ClassVar[str] = "unaccelerated-srgd"
+    tunable: ClassVar[tuple[str, ...]] = ("beta",)
+    reason: ClassVar[str] = "each row enters one clipped difference, and one Gaussian mechanism covers the whole run."
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("constants", self.constants, CONSTANTS)
+        one_of("mechanism", self.mechanism, [*MECHANISMS, "auto"])
 
-    def _formulas(self, plan: Plan) -> dict[str, float]:
-        paper = bound(plan) * math.sqrt(plan.n) / (plan.batch_size * reach(plan))
-        return {"beta": max(plan.problem.smoothness, paper)}
+    def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        size = fresh_batch_size(self.rounds, self.batch_size, n)
+        noise = mechanism(self.mechanism, horizon=self.rounds, dimension=problem.parameters)
+        paper = gradient_bound(problem, self.clip) * math.sqrt(n) / (size * reach(problem))
+        settings = self._setting("beta", max(problem.smoothness, paper))
+        clip: float | Sequence[float] = self.clip
+        if self.constants == "paper":
+            growth = problem.smoothness / settings["beta"]
+            clip = [self.clip * (1.0 + t * growth) for t in range(self.rounds)]
+        return Schedule(
+            problem=problem,
+            n=n,
+            budget=budget,
+            settings=settings,
+            calibration=fresh_noise(problem, n, budget, noise, batch_size=size, clip=clip),
+            mechanism=noise,
+            batch_size=size,
+        )
 
-    def _schedule(self, plan: Plan) -> Schedule:
-        if self.constants == "tight":
-            return Schedule(plan.calibration, plan.noise_mechanism)
-        growth = plan.problem.smoothness / self._knob(plan, "beta")
-        clips = [plan.clip * (1.0 + t * growth) for t in range(plan.rounds)]
-        rows = plan.n if plan.budget.adjacency == "add-remove" else plan.batch_size
-        p, noises = plan.problem.parameters, plan.noise_mechanism
-        return Schedule(calibrate_uneven(plan.budget, noises, clips=clips, dimension=p, rows=rows), noises)
+    def gradients_per_row(self, schedule: Schedule) -> int:
+        return 2
 
-    def start(self, plan: Plan, x0: Array) -> State:
+    def start(self, schedule: Schedule, x0: Array) -> UnacceleratedSRGDState:
         zero = np.zeros_like(x0)
-        return State(0, x0, x0, total=zero, nabla=zero)
+        return UnacceleratedSRGDState(0, x0, x0, total=zero, nabla=zero)
 
-    def ask(self, plan: Plan, state: State) -> Query:
-        t = state.step
-        if t == 0:
-            return self._query(plan, t, (state.x,), (eta(t),))
-        return self._query(plan, t, (state.x, state.x_before), (eta(t), -eta(t - 1)))
+    def ask(self, schedule: Schedule, state: UnacceleratedSRGDState) -> Query:
+        return self._query(schedule, state.step, *recursive_query(state.step, state.x, state.x_before))
 
-    def tell(self, plan: Plan, state: State, released: Released) -> State:
-        total = state.total + self._mean(plan, state, released)
+    def tell(self, schedule: Schedule, state: UnacceleratedSRGDState, released: Released) -> UnacceleratedSRGDState:
+        total = state.total + mean_of(schedule, state, released)
         nabla = total / eta(state.step)
-        x = plan.problem.domain.project(state.x - nabla / self._knob(plan, "beta"))
-        return State(state.step + 1, x, state.x, total, nabla)
+        x = schedule.problem.domain.project(state.x - nabla / schedule.settings["beta"])
+        return UnacceleratedSRGDState(state.step + 1, x, state.x, total, nabla)
 
-    def output(self, state: State) -> Array:
+    def output(self, state: UnacceleratedSRGDState) -> Array:
         return state.x

@@ -46,7 +46,7 @@ def write_run_page(
     """
     report = result.report
     # Plan.explain describes Algorithm 1; the facts of the report describe every method.
-    explained = report.algorithm == AcceleratedSRGD.name
+    explained = report.method == AcceleratedSRGD.name
     return write_html(
         path,
         "run.html.jinja",

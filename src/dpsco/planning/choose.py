@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, one_of, positive_integer
+from dpsco.methods import METHODS
 from dpsco.planning.plan import Plan
 from dpsco.planning.response_planner import response_plan
 from dpsco.planning.theorems import theorem_1, theorem_2
@@ -12,6 +16,7 @@ from dpsco.problem import Problem
 __all__ = ["RULES", "plan"]
 
 RULES = ("response", "theorem-1", "theorem-2")
+_OURS = "accelerated-srgd"
 
 
 def plan(
@@ -19,20 +24,43 @@ def plan(
     *,
     n: int,
     budget: Budget,
-    rule: str = "response",
+    method: str = _OURS,
+    rule: str | None = None,
     rounds: int | None = None,
     memory: float | None = None,
     mechanism: str | None = None,
 ) -> Plan:
-    """A plan for one pass over ``n`` rows that needs no tuning and has seen no data.
+    """Plan a run over ``n`` rows. The plan needs no tuning and has seen no data.
 
-    ``rule``
-        ``"response"``: least predicted excess (response_planner.py). ``"theorem-1"``, ``"theorem-2"``: the paper's
-        settings to the letter (theorems.py), which are vacuous at most n and then refused, in words.
-    ``rounds``
-        fixes T, for those who pay per round. ``memory`` caps the bytes kept between rounds (response rule).
-    ``mechanism``
-        fixes how the noise is correlated; by default the one made for this algorithm, for theorems the binary tree.
+    Parameters
+    ----------
+    problem : Problem
+        Loss, domain and dimension.
+    n : int
+        Public number of rows.
+    budget : Budget
+        The guarantee.
+    method : str
+        Name of the method. Any but ``"accelerated-srgd"`` gets its own formulas: the clip is the Lipschitz constant.
+    rule : {"response", "theorem-1", "theorem-2"}, optional
+        How the hyperparameters of ``"accelerated-srgd"`` are chosen. ``"response"``, the default: least predicted
+        excess (response_planner.py). ``"theorem-1"``, ``"theorem-2"``: the paper's settings to the letter
+        (theorems.py), which are vacuous at most n and then refused, in words.
+    rounds : int, optional
+        Fixes T, if you pay per round.
+    memory : float, optional
+        Most bytes kept between rounds (rule ``"response"``).
+    mechanism : str, optional
+        Fixes how the noise is correlated; by default the one made for the method, for theorems the binary tree.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InvalidArgument
+        If an option does not belong to the method or the rule, or no such run exists.
 
     Guarantee: whatever the rule, the noise is calibrated from the mechanism's true sensitivity and the exact curve.
     """
@@ -41,10 +69,24 @@ def plan(
     if not isinstance(budget, Budget):
         raise InvalidArgument("Expected budget to be a dpsco.Budget, such as Budget(epsilon=1.0, delta=1e-6).")
     n = positive_integer("n", n, "It is the public number of rows.")
-    one_of("rule", rule, RULES)
+    one_of("method", method, METHODS)
+    if method != _OURS:
+        if rule is not None:
+            raise InvalidArgument(f"rule= belongs to method={_OURS!r}; method={method!r} has formulas of its own.")
+        return _by_formula(problem, n, budget, method, rounds=rounds, memory=memory, mechanism=mechanism)
+    rule = one_of("rule", rule or "response", RULES)
     if rule == "response":
         return response_plan(problem, n, budget, rounds=rounds, memory=memory, mechanism=mechanism)
     if memory is not None:
         raise InvalidArgument(f"memory= belongs to rule='response'; rule={rule!r} follows the paper.")
     settings = (theorem_1 if rule == "theorem-1" else theorem_2)(problem, n, budget, rounds=rounds)
-    return settings.plan(mechanism=mechanism or "tree")
+    return Plan(problem, n, budget, settings.method(mechanism or "tree"), rule=rule)
+
+
+def _by_formula(problem: Problem, n: int, budget: Budget, method: str, **options: Any) -> Plan:
+    """The plan of a method that has formulas of its own."""
+    kind, given = METHODS[method], {name: value for name, value in options.items() if value is not None}
+    unknown = sorted(set(given) - {field.name for field in fields(kind)})
+    if unknown:
+        raise InvalidArgument(f"method={method!r} has no {', '.join(unknown)}. Leave it out.")
+    return Plan(problem, n, budget, kind.planned(problem, n, budget, **given), rule="formula")

@@ -4,69 +4,65 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dpsco.planning.plan import Plan, Prediction
+from dpsco.methods import AcceleratedSRGD, Method, Schedule
+from dpsco.planning.prediction import Prediction
+from dpsco.planning.theorems import theorem_1, theorem_2
 
 __all__ = ["explain"]
 
 
-def explain(plan: Plan) -> str:
-    """What the plan will do, what it promises, and what in it deserves a second look."""
-    lines = [_what(plan), _promise(plan), _steps(plan)]
-    if plan.prediction is not None:
-        lines.append(_prediction(plan.prediction))
-    lines += [f"Note: {note}" for note in _notes(plan)]
+def explain(schedule: Schedule, method: Method, rule: str, prediction: Prediction | None) -> str:
+    """Say what the run will do, what it guarantees, and what deserves a second look."""
+    lines = [_rows(schedule), _guarantee(schedule, method), _steps(schedule, method, rule)]
+    if prediction is not None:
+        lines.append(_predicted(prediction))
+    lines += [f"Note: {note}" for note in _notes(schedule, method, rule)]
     text = "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
-    return text + _theorem(plan)
+    return text + _theorem(schedule, rule)
 
 
-def _theorem(plan: Plan) -> str:
+def _theorem(schedule: Schedule, rule: str) -> str:
     """What the plan's theorem asks for, and whether it is met."""
-    from dpsco.planning.theorems import theorem_1, theorem_2  # they make plans, so they import this module first
-
-    if plan.rule == "theorem-1":
-        return "\n" + theorem_1(plan.problem, plan.n, plan.budget).explain()
-    if plan.rule == "theorem-2":
-        return "\n" + theorem_2(plan.problem, plan.n, plan.budget, rounds=plan.rounds).explain()
+    problem, n, budget = schedule.problem, schedule.n, schedule.budget
+    if rule == "theorem-1":
+        return "\n" + theorem_1(problem, n, budget).explain()
+    if rule == "theorem-2":
+        return "\n" + theorem_2(problem, n, budget, rounds=schedule.rounds).explain()
     return ""
 
 
-def _what(plan: Plan) -> str:
-    problem, unread = plan.problem, plan.n - plan.rounds * plan.batch_size
-    text = (
-        f"One pass over n = {plan.n:,} rows in T = {plan.rounds} rounds of B = {plan.batch_size:,} fresh rows: "
-        f"{problem.loss.kind} loss, {problem.parameters:,} parameters in a {problem.domain.kind}."
+def _rows(schedule: Schedule) -> str:
+    problem, n, unread = schedule.problem, schedule.n, schedule.n - schedule.rows
+    how = (
+        f"One pass over n = {n:,} rows in T = {schedule.rounds} rounds of B = {schedule.batch_size:,} fresh rows"
+        if schedule.portions is None
+        else f"n = {n:,} rows in T = {schedule.rounds:,} rounds, {schedule.sampling}"
     )
+    text = f"{how}: {problem.loss.kind} loss, {problem.parameters:,} parameters in a {problem.domain.kind}."
     return text + (f" {unread:,} rows are left over and never read." if unread else "")
 
 
-def _promise(plan: Plan) -> str:
-    budget, noise = plan.budget, plan.calibration
+def _guarantee(schedule: Schedule, method: Method) -> str:
+    budget, noise = schedule.budget, schedule.most_noise
     if not budget.private:
         return "No noise is added (epsilon = inf): the result is not private."
     covered = "one row" if budget.records == 1 else f"any {budget.records} rows"
-    per_prefix = plan.noise_mechanism.max_error * noise.difference / budget.mu_per_record
+    exactly = f"mu = {budget.mu:.6g} exactly" if schedule.accounting.gaussian else f"by {schedule.accounting.text}"
     return (
-        f"Promise: ({budget.epsilon:.6g}, {budget.delta:.3g})-DP for {covered}, {budget.adjacency} adjacency; "
-        f"mu = {budget.mu:.6g} exactly. Each row's weighted difference is clipped to {plan.clip:.6g}; the "
-        f"{plan.mechanism!r} mechanism adds Gaussian noise of standard deviation {noise.sigma:.4g} a coordinate to "
-        "each "
-        f"draw, at most {per_prefix:.4g} on any running sum, which is then divided by B."
+        f"Guarantee: ({budget.epsilon:.6g}, {budget.delta:.3g})-DP for {covered}, {budget.adjacency} adjacency; "
+        f"{exactly}. Each row's contribution is clipped to {method.clip:.6g}; the {schedule.mechanism.name!r} "
+        f"mechanism adds Gaussian noise of standard deviation {noise.sigma:.4g} per coordinate to each draw, at most "
+        f"{schedule.prefix_error:.4g} on any running sum, before the division by the public batch size."
     )
 
 
-def _steps(plan: Plan) -> str:
-    divisor = "beta" if plan.z_step == "listed" else "2 beta"
-    adapts = " at first, then down to the curvature that released values show" if plan.adaptive else ""
-    return (
-        f"Steps: beta = {plan.beta:.6g}{adapts}, eta_t = t + 1, z moves by eta_t/({divisor}) ({plan.z_step}). "
-        f"Chosen {plan.rule if plan.rule == 'by hand' else 'by the rule ' + plan.rule}."
-    )
+def _steps(schedule: Schedule, method: Method, rule: str) -> str:
+    chosen = rule if rule == "by hand" else f"by the rule {rule}"
+    return f"Method: {method.name}. Steps: {method.steps_in_words(schedule)}. Chosen {chosen}."
 
 
-def _prediction(p: Prediction) -> str:
+def _predicted(p: Prediction) -> str:
     largest = max(
         ("optimisation", p.optimisation), ("privacy noise", p.noise), ("sampling", p.sampling), key=lambda x: x[1]
     )
@@ -76,23 +72,21 @@ def _prediction(p: Prediction) -> str:
     )
 
 
-def _notes(plan: Plan) -> list[str]:
-    notes = []
-    by_hand = plan.rule == "by hand"  # a rule has weighed both of these
-    if by_hand and plan.beta < plan.problem.smoothness:
+def _notes(schedule: Schedule, method: Method, rule: str) -> list[str]:
+    problem, budget, notes = schedule.problem, schedule.budget, []
+    by_hand = rule == "by hand"  # a rule has weighed both of these
+    if by_hand and isinstance(method, AcceleratedSRGD) and schedule.settings["beta"] < problem.smoothness:
         notes.append(
-            f"beta is below the worst-case smoothness {plan.problem.smoothness:.4g}: right if the population is "
-            "smoother, "
+            f"beta is below the worst-case smoothness {problem.smoothness:.4g}: right if the population is smoother, "
             "unstable if it is not."
         )
-    if by_hand and plan.budget.private and plan.clip < plan.problem.lipschitz:
+    if by_hand and budget.private and method.clip < problem.lipschitz:
         notes.append(
-            f"clip is below the Lipschitz constant {plan.problem.lipschitz:.4g}: many rows may be cut short, which "
-            "biases the "
-            "result. Privacy does not suffer."
+            f"clip is below the Lipschitz constant {problem.lipschitz:.4g}: many rows may be cut short, which biases "
+            "the result. Privacy does not suffer."
         )
-    if plan.budget.private and plan.budget.delta >= 1 / plan.n:
-        notes.append(f"delta is at or above 1/n = {1 / plan.n:.2g}: a promise this weak lets a few rows leak whole.")
-    if not math.isfinite(plan.problem.diameter):
+    if budget.private and budget.delta >= 1 / schedule.n:
+        notes.append(f"delta is at or above 1/n = {1 / schedule.n:.2g}: such a guarantee lets a few rows leak whole.")
+    if not math.isfinite(problem.diameter):
         notes.append("the domain is unbounded, so the theory's bounds do not apply to it.")
     return notes

@@ -6,8 +6,8 @@ A device that takes part downloads the points it is asked about and uploads one 
     up     50 + 16 + 4 p bytes        with an id of 16 characters
 
 The server adds p numbers for every answer. Rounds are adaptive: one begins when the one before it is over, so their
-number times the length of a round is how long the run takes. Rounds, gradients and passes are those of ``methods``:
-exact for the plan at hand, without logarithms and constants for the others.
+number times the length of a round is how long the run takes. Rounds, gradients and passes are those of
+``method_costs``: exact for the plan at hand, without logarithms and constants for the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpsco.errors import positive
-from dpsco.planning.method_costs import methods
+from dpsco.planning.method_costs import method_costs
 from dpsco.planning.plan import Plan
 
 __all__ = ["DeviceCost", "device_costs"]
@@ -58,7 +58,7 @@ def device_costs(plan: Plan, *, round_seconds: float = 60.0) -> tuple[DeviceCost
     seconds = positive("round_seconds", round_seconds, "It is how long a round takes.")
     n, p = plan.n, plan.problem.parameters
     lines = []
-    for method in methods(plan):
+    for method in method_costs(plan):
         points = method.bytes_per_round // (8 * p) - 1
         times = 1.0 if method.one_pass else max(1.0, method.gradients / (points * n))
         up = _ANSWER_HEAD + 4 * p

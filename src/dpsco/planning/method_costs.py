@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from dpsco.planning.plan import Plan
 from dpsco.planning.theorems import c_dp
 
-__all__ = ["Method", "methods"]
+__all__ = ["MethodCost", "method_costs"]
 
 
 @dataclass(frozen=True)
-class Method:
+class MethodCost:
     """One line of the table."""
 
     name: str
@@ -28,21 +28,32 @@ class Method:
     note: str
 
 
-def methods(plan: Plan) -> tuple[Method, ...]:
+def method_costs(plan: Plan) -> tuple[MethodCost, ...]:
     """This plan first, then every method of Table 1 at the same n, p and budget."""
-    n, T, p, budget = plan.n, plan.rounds, plan.problem.parameters, plan.budget
+    n, p, budget = plan.n, plan.problem.parameters, plan.budget
     one, two = 8 * p * 2, 8 * p * 3  # one point and one sum; two points and one sum
     spread = math.sqrt(p) * budget.clips_apart / budget.mu_per_record
     return (
-        Method("this plan", T, 2 * T * plan.batch_size - plan.batch_size, two, True, "Accelerated-DP-SRGD"),
-        Method("Accelerated-DP-SRGD, Theorem 1", n**0.25, 2.0 * n, two, True, _constant(n, budget.delta)),
-        Method("Accelerated-DP-SRGD, Theorem 2", n**0.5, 2.0 * n, two, True, "minimiser may lie outside the domain"),
-        Method("Snowball-SGD", _snowball(n, spread), n, one, True, "privacy needs convexity; last iterate only"),
-        Method("Phased-SGD", n, n, one, True, "privacy needs convexity"),
-        Method("DP online-to-batch", n, 2.0 * n, two, True, ""),
-        Method("Phased-ERM", n**0.5, n, one, False, "privacy needs convexity; several passes"),
-        Method("localized AC-SA", n**0.25, n**1.125, one, False, "several passes"),
+        _this_plan(plan),
+        MethodCost("Accelerated-DP-SRGD, Theorem 1", n**0.25, 2.0 * n, two, True, _constant(n, budget.delta)),
+        MethodCost("Accelerated-DP-SRGD, Theorem 2", n**0.5, 2.0 * n, two, True, "minimiser outside the domain"),
+        MethodCost("Snowball-SGD", _snowball(n, spread), n, one, True, "privacy needs convexity; last iterate only"),
+        MethodCost("Phased-SGD", n, n, one, True, "privacy needs convexity"),
+        MethodCost("DP online-to-batch", n, 2.0 * n, two, True, ""),
+        MethodCost("Phased-ERM", n**0.5, n, one, False, "privacy needs convexity; several passes"),
+        MethodCost("localized AC-SA", n**0.25, n**1.125, one, False, "several passes"),
     )
+
+
+def _this_plan(plan: Plan) -> MethodCost:
+    """The plan at hand: its first round asks about one point, later ones about as many as its method does."""
+    schedule, method = plan.schedule, plan.method
+    points = method.gradients_per_row(schedule) if schedule.portions is None else 1
+    gradients = schedule.rows * points - (points - 1) * schedule.batch_size
+    if schedule.portions is not None:
+        gradients = sum(round(schedule.size(step)) for step in range(schedule.rounds))
+    bytes_per_round = 8 * plan.problem.parameters * (points + 1)
+    return MethodCost("this plan", plan.rounds, gradients, bytes_per_round, method.single_epoch, method.name)
 
 
 def _constant(n: int, delta: float) -> str:

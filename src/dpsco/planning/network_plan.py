@@ -24,6 +24,7 @@ import math
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import positive, positive_integer
+from dpsco.methods import AcceleratedSRGD
 from dpsco.planning.plan import Plan
 from dpsco.problem import CustomLoss, Everything, Problem
 
@@ -52,10 +53,12 @@ def plan_network(
         problem=Problem(loss, Everything(), dimension=size),
         n=n,
         budget=budget,
-        rounds=rounds or max(1, min(MOST_ROUNDS, math.isqrt(n) // 4)),
-        beta=beta,
-        clip=clip,
-        z_step="halved",
-        mechanism="sqrt",
+        method=AcceleratedSRGD(
+            rounds=rounds or max(1, min(MOST_ROUNDS, math.isqrt(n) // 4)),
+            beta=beta,
+            clip=clip,
+            z_step="halved",
+            mechanism="sqrt",
+        ),
         rule="network",
     )

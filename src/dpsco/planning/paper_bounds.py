@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpsco.errors import InvalidArgument
+from dpsco.methods import AcceleratedSRGD
 from dpsco.planning.plan import Plan
 from dpsco.query import Array
 
@@ -101,20 +102,23 @@ def bounds_of(plan: Plan, gamma: float = 0.05) -> Bounds:
     ||b_t|| <= (sqrt(p) + sqrt(2 ln(2T/gamma))) max_error difference / (mu B beta) for all t with probability
     1 - gamma/2 (norm of a Gaussian vector, union over the rounds).
     """
-    problem, T, B = plan.problem, plan.rounds, plan.batch_size
+    if not isinstance(plan.method, AcceleratedSRGD):
+        raise InvalidArgument(f"The paper's bounds are those of method='accelerated-srgd', got {plan.method.name!r}.")
+    problem, schedule, T, B = plan.problem, plan.schedule, plan.rounds, plan.batch_size
+    beta = schedule.settings["beta"]
     if not math.isfinite(problem.diameter):
         raise InvalidArgument("The paper's bounds need a bounded domain such as L2Ball(radius=...).")
-    if plan.beta < problem.smoothness:
+    if beta < problem.smoothness:
         raise InvalidArgument(
-            f"The paper's bounds need beta={plan.beta:.4g} >= M={problem.smoothness:.4g}, the worst-case smoothness."
+            f"The paper's bounds need beta={beta:.4g} >= M={problem.smoothness:.4g}, the worst-case smoothness."
         )
     L, reach = problem.lipschitz, min(plan.clip, 2 * T * problem.lipschitz)
     noise = 0.0
     if plan.budget.private:
-        spread = plan.noise_mechanism.max_error * plan.calibration.difference / plan.budget.mu_per_record
+        spread = schedule.mechanism.max_error * schedule.most_noise.difference / plan.budget.mu_per_record
         length = math.sqrt(problem.parameters) + math.sqrt(2 * math.log(2 * T / gamma))
-        noise = length * spread / (B * plan.beta)
-    shared: dict[str, Any] = {"rounds": T, "beta": plan.beta, "noise": noise, "diameter": problem.diameter}
+        noise = length * spread / (B * beta)
+    shared: dict[str, Any] = {"rounds": T, "beta": beta, "noise": noise, "diameter": problem.diameter}
     return Bounds(
         excess_population(batch_size=B, Q=2 * reach, gradient=L, gamma=gamma / 2, **shared),
         excess_population_simplified(S=reach / math.sqrt(B), lipschitz=L, **shared),

@@ -1,4 +1,4 @@
-"""How Algorithm 1 answers at each curvature: the response of ``release/mechanisms/response.py``, tabulated.
+"""Tables of the linear response of Algorithm 1 (algorithm_1.py), by curvature ratio.
 
 For a direction of curvature ratio q = h / beta, T rounds of B rows leave in y_T
 
@@ -13,7 +13,7 @@ how much rows disagree beyond the noise of their gradients at the optimum:
     motion(q)    mean over t of Var(u_t) that increments of unit variance cause
     shake(q)     the same of privacy noise at unit clip and mu = 1
 
-Cost: a few milliseconds a horizon, kept for the next plan.
+Cost: a few milliseconds per horizon, kept for the next plan.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsco.algorithm_1 import eta, response, update
 from dpsco.query import Array
 from dpsco.release.mechanisms.protocol import Mechanism
-from dpsco.release.mechanisms.response import response
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 
-__all__ = ["LONGEST", "Curves", "at", "curves", "mechanism_noise"]
+__all__ = ["LONGEST", "ResponseCurves", "interpolated", "mechanism_noise", "response_curves"]
 
 LONGEST = 256
 """No plan of the response rule has more rounds: beyond, rounds cost and buy nothing measurable."""
@@ -39,7 +39,7 @@ _PLACES = np.log(_RATIOS)
 _HUGE = 1e60
 
 
-class Curves(NamedTuple):
+class ResponseCurves(NamedTuple):
     """Each curve at the tabulated ratios."""
 
     decay: Array
@@ -50,14 +50,14 @@ class Curves(NamedTuple):
     shake: Array
 
 
-def at(ratios: Array, *tables: Array) -> list[Array]:
+def interpolated(ratios: Array, *tables: Array) -> list[Array]:
     """Each table at any curvature ratios, by linear interpolation in log q."""
     places = np.log(np.maximum(ratios, _RATIOS[0]))
     return [np.interp(places, _PLACES, table) for table in tables]
 
 
 @lru_cache(maxsize=256)
-def curves(rounds: int, z_step: str) -> Curves:
+def response_curves(rounds: int, z_step: str) -> ResponseCurves:
     """The curves of ``rounds`` rounds, with the noise of square-root Toeplitz."""
     with np.errstate(over="ignore", invalid="ignore"):
         decay, gains = response(_RATIOS, rounds, z_step)
@@ -65,7 +65,7 @@ def curves(rounds: int, z_step: str) -> Curves:
         noise = _square_root_noise(gains)
         motions = (table[min(rounds, LONGEST) - 1] for table in _motions(z_step))
         parts = (decay**2, sampling, noise, *motions)
-    return Curves(*(np.nan_to_num(np.minimum(part, _HUGE), nan=_HUGE) for part in parts))
+    return ResponseCurves(*(np.nan_to_num(np.minimum(part, _HUGE), nan=_HUGE) for part in parts))
 
 
 def _square_root_noise(gains: Array) -> Array:
@@ -76,11 +76,13 @@ def _square_root_noise(gains: Array) -> Array:
     return np.asarray(np.sum(answers[:, : root.horizon] ** 2, axis=1) * root.sensitivity**2)
 
 
-def mechanism_noise(made: Mechanism, z_step: str) -> Array:
+def mechanism_noise(mechanism: Mechanism, z_step: str) -> Array:
     """``noise`` of any mechanism, from its decoder."""
     with np.errstate(over="ignore", invalid="ignore"):
-        answers = response(_RATIOS, made.horizon, z_step).gains @ made.decoder()
-        return np.asarray(np.nan_to_num(np.minimum(np.sum(answers**2, axis=1), _HUGE), nan=_HUGE) * made.sensitivity**2)
+        answers = response(_RATIOS, mechanism.horizon, z_step).gains @ mechanism.decoder()
+        return np.asarray(
+            np.nan_to_num(np.minimum(np.sum(answers**2, axis=1), _HUGE), nan=_HUGE) * mechanism.sensitivity**2
+        )
 
 
 @lru_cache(maxsize=2)
@@ -102,15 +104,12 @@ def _motions(z_step: str) -> tuple[Array, Array, Array]:
 def _asked(q: Array, inputs: Array, z_step: str, start: float = 0.0) -> Array:
     """Mean over the rounds so far of the sum over inputs of u_t^2, at every ratio of the table."""
     rounds, width = inputs.shape
-    c = 1.0 if z_step == "listed" else 2.0
     x, z = np.full((len(q), width), start), np.full((len(q), width), start)
     before = np.zeros_like(x)
     squares = np.empty((rounds, len(q)))
     for t in range(rounds):
-        eta, tau = t + 1.0, 2.0 / (t + 3.0)
-        squares[t] = np.sum((eta * x - t * before) ** 2, axis=1)
-        g = q[:, None] * x + inputs[t] / eta
-        z = z - (eta / c) * g
-        x, before = np.clip((1 - tau) * (x - g) + tau * z, -_HUGE, _HUGE), x
+        squares[t] = np.sum((eta(t) * x - eta(t - 1) * before) ** 2, axis=1)
+        after = update(t, x, z, q[:, None] * x + inputs[t] / eta(t), beta=1.0, z_step=z_step)
+        x, z, before = np.clip(after.x, -_HUGE, _HUGE), after.z, x
     means = np.minimum(np.cumsum(squares, axis=0) / np.arange(1.0, rounds + 1)[:, None], _HUGE)
     return np.array([np.exp(np.interp(_PLACES, np.log(q), np.log(row + 1e-300))) for row in means])

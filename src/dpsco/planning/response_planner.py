@@ -1,7 +1,7 @@
 """The default rule: solve the algorithm instead of bounding it.
 
-On a direction of curvature h Algorithm 1 is a linear system (release/mechanisms/response.py). With q = h / beta, in a
-world (spectrum_priors.py) of curvatures h_i, squared distances d_i and disagreement g, T rounds of B = n / T rows leave
+On a direction of curvature h Algorithm 1 is a linear system (algorithm_1.py). With q = h / beta, in a population
+(spectrum_priors.py) of curvatures h_i, squared distances d_i and disagreement g, T rounds of B = n / T rows leave
 
     optimisation  1/2 sum_i h_i d_i decay(q_i)
     noise         1/2 sum_i h_i (S C / (B mu beta))^2 noise(q_i)
@@ -12,10 +12,10 @@ too, so m solves m = (drift and privacy noise) + (g + m) a, with a = sum_i h_i^2
 a near 1 blow up. A clip below the largest gradient cuts rows short: measured on logistic, Huber and softmax problems,
 that costs a small share of F(0) - F*.
 
-The data's world is unknown. The rule picks the T, beta, z-step and clip of least mean log regret: the excess
-in a world over the best excess in that world, averaged over the worlds; with a little per doubling of T, because
-rounds cost. Public numbers alone decide. Where the unknown curvature costs much, which is at few rounds, the plan is
-adaptive (adaptation.py).
+The data's population is unknown. The rule picks the T, beta, z-step and clip of least mean log regret: the excess
+in a population over the best excess in that population, averaged over the populations. A little is added per doubling
+of T, because rounds cost. Public numbers alone decide. Where the unknown curvature costs much, which is at few rounds,
+the plan is adaptive (methods/adaptive_beta.py).
 
 Cost: about 0.1 s the first time (the curves are kept), a few hundredths afterwards, plus the fit of the mechanism.
 """
@@ -28,10 +28,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpsco.accounting.budget import Budget
+from dpsco.algorithm_1 import Z_STEPS
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
-from dpsco.planning.plan import Z_STEPS, Plan, Prediction
-from dpsco.planning.response_curves import Curves, at, curves, mechanism_noise
-from dpsco.planning.spectrum_priors import Worlds, scale_of, worlds
+from dpsco.methods import AcceleratedSRGD
+from dpsco.planning.plan import Plan
+from dpsco.planning.prediction import Prediction
+from dpsco.planning.response_curves import ResponseCurves, interpolated, mechanism_noise, response_curves
+from dpsco.planning.spectrum_priors import Populations, loss_scale, populations
 from dpsco.problem import Problem
 from dpsco.query import Array
 from dpsco.release.mechanisms import MECHANISMS
@@ -64,7 +67,7 @@ WORKING_VECTORS = 8
 
 @dataclass(frozen=True)
 class Excess:
-    """Predicted parts, each of shape (betas, worlds)."""
+    """Predicted parts, each of shape (betas, populations)."""
 
     optimisation: Array
     noise: Array
@@ -76,21 +79,28 @@ class Excess:
 
 
 def excess(
-    world: Worlds, table: Curves, betas: Array, *, batch_size: int, spread: float, noise_share: float, clip_cost: float
+    population: Populations,
+    table: ResponseCurves,
+    betas: Array,
+    *,
+    batch_size: int,
+    spread: float,
+    noise_share: float,
+    clip_cost: float,
 ) -> Excess:
     """The formula of this module; ``spread`` is S C / (B mu), ``noise_share`` scales the noise curve."""
-    h, beta = world.curvature[None], betas[:, None, None]
-    weight = world.count * h
-    decay, sampling, noise, drift, motion, shake = at(h / beta, *table)
+    h, beta = population.curvature[None], betas[:, None, None]
+    weight = population.count * h
+    decay, sampling, noise, drift, motion, shake = interpolated(h / beta, *table)
     rows = h / (batch_size * beta**2)
     privacy = (spread / beta) ** 2
-    moved = np.sum(h * world.distance * drift + SHAKE * weight * privacy * shake, axis=2)
+    moved = np.sum(h * population.distance * drift + SHAKE * weight * privacy * shake, axis=2)
     fed_back = np.minimum(np.sum(weight * rows * motion, axis=2), 0.98)
-    m = (moved + world.disagreement * fed_back) / (1 - fed_back)
+    m = (moved + population.disagreement * fed_back) / (1 - fed_back)
     return Excess(
-        0.5 * np.sum(h * world.distance * decay, axis=2) + clip_cost * world.gap,
+        0.5 * np.sum(h * population.distance * decay, axis=2) + clip_cost * population.gap,
         0.5 * noise_share * np.sum(weight * privacy * noise, axis=2),
-        0.5 * np.sum(weight * rows * sampling, axis=2) * (world.disagreement + m),
+        0.5 * np.sum(weight * rows * sampling, axis=2) * (population.disagreement + m),
     )
 
 
@@ -103,8 +113,8 @@ def response_plan(
     memory: float | None = None,
     mechanism: str | None = None,
 ) -> Plan:
-    """The plan of least mean log regret over the worlds of ``problem``."""
-    world, scale = worlds(problem), scale_of(problem)
+    """The plan of least mean log regret over the populations of ``problem``."""
+    population, scale = populations(problem), loss_scale(problem)
     top = scale.curvature * problem.row_norm**2
     reach = min(problem.lipschitz, scale.slope * problem.row_norm)
     betas = top * BETAS
@@ -113,8 +123,8 @@ def response_plan(
         for z_step in Z_STEPS if T <= LISTED_UP_TO else ("halved",):
             for share, cost in CLIPS if budget.private else CLIPS[:1]:
                 found = excess(
-                    world,
-                    curves(T, z_step),
+                    population,
+                    response_curves(T, z_step),
                     betas,
                     batch_size=n // T,
                     spread=_spread(budget, share * reach, n // T),
@@ -122,7 +132,7 @@ def response_plan(
                     clip_cost=cost,
                 )
                 choices.append((T, z_step, name, share * reach, np.log(found.total)))
-    logs = np.array([choice[-1] for choice in choices])  # (choices, betas, worlds)
+    logs = np.array([choice[-1] for choice in choices])  # (choices, betas, populations)
     horizons = np.array([choice[0] for choice in choices])
     regret = np.mean(logs - np.min(logs, axis=(0, 1)), axis=2) + ROUND_COST * np.log2(horizons)[:, None]
     best, at_beta = np.unravel_index(int(np.argmin(regret)), regret.shape)
@@ -134,31 +144,32 @@ def response_plan(
         inner, at_beta = np.unravel_index(int(np.argmin(regret[listed])), regret[listed].shape)
         best = listed[inner]
     T, z_step, name, clip, _ = choices[best]
-    made = Plan(
-        problem=problem,
-        n=n,
-        budget=budget,
+    method = AcceleratedSRGD(
         rounds=T,
         beta=_rounded(float(betas[at_beta])),
         clip=_rounded(clip) if budget.private else math.inf,
         z_step=z_step,
         mechanism=name,
         adaptive=adaptive,
-        rule="response",
     )
-    return replace(made, prediction=predict(made))
+    plan = Plan(problem, n, budget, method, rule="response")
+    return replace(plan, prediction=predict(plan))
 
 
 def predict(plan: Plan) -> Prediction:
-    """Expected excess of a plan: the geometric mean over the worlds, split as the parts are split on average."""
-    world, scale = worlds(plan.problem), scale_of(plan.problem)
+    """Expected excess of a plan: the geometric mean over the populations, split as the parts are split on average."""
+    population, scale = populations(plan.problem), loss_scale(plan.problem)
     reach = min(plan.problem.lipschitz, scale.slope * plan.problem.row_norm)
     sizes, costs = np.array(CLIPS[::-1]).T
-    table = curves(plan.rounds, plan.z_step)
-    table = table._replace(noise=mechanism_noise(plan.noise_mechanism, plan.z_step))
-    betas = np.array([plan.beta]) if not plan.adaptive else plan.beta * 2.0 ** -np.arange(0, 6.5, 0.5)
+    method, schedule = plan.method, plan.schedule
+    if not isinstance(method, AcceleratedSRGD):
+        raise InvalidArgument(f"Only method='accelerated-srgd' has a predicted excess, got method={method.name!r}.")
+    beta = schedule.settings["beta"]
+    table = response_curves(method.rounds, method.z_step)
+    table = table._replace(noise=mechanism_noise(schedule.mechanism, method.z_step))
+    betas = np.array([beta]) if not method.adaptive else beta * 2.0 ** -np.arange(0, 6.5, 0.5)
     found = excess(
-        world,
+        population,
         table,
         betas,
         batch_size=plan.batch_size,
@@ -166,8 +177,8 @@ def predict(plan: Plan) -> Prediction:
         noise_share=1.0,
         clip_cost=float(np.interp(min(plan.clip / reach, 1.0), sizes, costs)),
     )
-    # An adaptive beta finds the curvature of its world, and not more than that.
-    steep = betas[:, None] < np.max(world.curvature, axis=1)
+    # An adaptive beta finds the curvature of its population, and not more than that.
+    steep = betas[:, None] < np.max(population.curvature, axis=1)
     steep[0] = False
     chosen = np.argmin(np.where(steep, math.inf, found.total), axis=0)
     here = (chosen, np.arange(len(chosen)))

@@ -1,7 +1,7 @@
-"""What the data may be like, as far as public numbers tell: the worlds a plan should do well in.
+"""Populations that a plan should do well in, as far as public numbers tell.
 
-A world is a spectrum of the population's Hessian, a place of the optimum in it, and how much the gradients of rows
-disagree there. Public numbers bound them:
+A population is a spectrum of its Hessian, the place of the optimum, and how much the gradients of rows disagree there.
+Public numbers bound them:
 
     trace of the Hessian       <= curvature feature_norm^2   curvature: second derivative in the score
     distance to the optimum    <= radius
@@ -23,7 +23,7 @@ import numpy as np
 from dpsco.problem import CustomLoss, Huber, Logistic, Problem, SmoothedHinge, Softmax, Squared
 from dpsco.query import Array
 
-__all__ = ["Scale", "Worlds", "scale_of", "worlds"]
+__all__ = ["LossScale", "Populations", "loss_scale", "populations"]
 
 _GROUPS = 20
 _STRONG = 20.0
@@ -33,7 +33,7 @@ _LEAST = 0.1
 
 
 @dataclass(frozen=True)
-class Scale:
+class LossScale:
     """The sizes of a loss about its start, in the units of its score."""
 
     curvature: float
@@ -48,32 +48,32 @@ class Scale:
     """Largest derivative in the score that is worth keeping whole: the clip, per unit of feature norm."""
 
 
-def scale_of(problem: Problem) -> Scale:
+def loss_scale(problem: Problem) -> LossScale:
     """The scale of a problem's loss."""
     loss, norm = problem.loss, problem.row_norm
     if isinstance(loss, Logistic):
-        return Scale(curvature=0.25, disagreement=1.0, score=1.0, gap=0.5 * math.log(2.0), slope=1.0)
+        return LossScale(curvature=0.25, disagreement=1.0, score=1.0, gap=0.5 * math.log(2.0), slope=1.0)
     if isinstance(loss, Softmax):
         gap = 0.5 * math.log(loss.classes)
-        return Scale(curvature=1.0 / loss.classes, disagreement=1.0, score=1.0, gap=gap, slope=math.sqrt(2.0))
+        return LossScale(curvature=1.0 / loss.classes, disagreement=1.0, score=1.0, gap=gap, slope=math.sqrt(2.0))
     if isinstance(loss, SmoothedHinge):
-        return Scale(curvature=1.0 / loss.width, disagreement=loss.width, score=1.0, gap=0.5, slope=1.0)
+        return LossScale(curvature=1.0 / loss.width, disagreement=loss.width, score=1.0, gap=0.5, slope=1.0)
     if isinstance(loss, Huber):
         square = loss.width**2
-        return Scale(curvature=1.0, disagreement=0.5 * square, score=loss.width, gap=0.5 * square, slope=loss.width)
+        return LossScale(curvature=1.0, disagreement=0.5 * square, score=loss.width, gap=0.5 * square, slope=loss.width)
     if isinstance(loss, Squared):
         bound = loss.label_bound
-        return Scale(1.0, 0.1 * bound**2, score=bound / 3, gap=0.1 * bound**2, slope=bound)
+        return LossScale(1.0, 0.1 * bound**2, score=bound / 3, gap=0.1 * bound**2, slope=bound)
     if isinstance(loss, CustomLoss):
         lipschitz, smoothness = loss.given_lipschitz, loss.given_smoothness
         energy = lipschitz**2 / smoothness
-        return Scale(smoothness / norm**2, energy, lipschitz * norm / smoothness, energy / 2, lipschitz / norm)
-    return Scale(problem.smoothness / norm**2, 1.0, score=1.0, gap=0.5, slope=problem.lipschitz / norm)
+        return LossScale(smoothness / norm**2, energy, lipschitz * norm / smoothness, energy / 2, lipschitz / norm)
+    return LossScale(problem.smoothness / norm**2, 1.0, score=1.0, gap=0.5, slope=problem.lipschitz / norm)
 
 
 @dataclass(frozen=True)
-class Worlds:
-    """W worlds of G groups of directions each: arrays of shape (W, G)."""
+class Populations:
+    """W populations of G groups of directions each: arrays of shape (W, G)."""
 
     curvature: Array
     """h: curvature of the directions of a group."""
@@ -85,13 +85,13 @@ class Worlds:
 
     @property
     def gap(self) -> Array:
-        """F(0) - F* of each world."""
+        """F(0) - F* of each population."""
         return np.asarray(0.5 * np.sum(self.curvature * self.distance, axis=1))
 
 
-def worlds(problem: Problem) -> Worlds:
-    """The worlds of a problem; from its public numbers alone."""
-    scale = scale_of(problem)
+def populations(problem: Problem) -> Populations:
+    """The populations of a problem, from its public numbers alone."""
+    scale = loss_scale(problem)
     copies = max(1, problem.loss.outputs - 1)  # a direction of the features for each class but one
     ranks, counts = _ranks(problem.parameters // problem.loss.outputs)
     farthest = max(
@@ -106,7 +106,7 @@ def worlds(problem: Problem) -> Worlds:
         distance = (anywhere + lean * leaning) * min(1.0, scale.gap / (weak + lean * strong))
         rows.append((h, counts * copies, distance))
     curvature, count, distance = (np.array(part) for part in zip(*rows, strict=True))
-    return Worlds(curvature, count, distance, scale.disagreement)
+    return Populations(curvature, count, distance, scale.disagreement)
 
 
 def _ranks(p: int) -> tuple[Array, Array]:

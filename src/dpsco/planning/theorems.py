@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, positive_integer
-from dpsco.planning.plan import Plan
+from dpsco.methods import AcceleratedSRGD
 from dpsco.problem import Problem
 
 __all__ = ["Condition", "TheoremSettings", "c_dp", "rows_needed", "theorem_1", "theorem_2"]
@@ -65,22 +65,12 @@ class TheoremSettings:
         """Whether every round gets a row."""
         return 1 <= self.rounds <= self.n and self.batch_size >= 1
 
-    def plan(self, mechanism: str = "tree") -> Plan:
-        """The plan of these settings: T rounded up, B down; refused when no row is left for a round."""
+    def method(self, mechanism: str = "tree") -> AcceleratedSRGD:
+        """Algorithm 1 with these settings: T rounded up, B down; refused when no row is left for a round."""
         rounds = math.ceil(self.rounds * (1 - 1e-12))
         if not self.trainable or rounds > self.n:
             raise InvalidArgument(f"{self.explain()}\nUse rule='response', which works at any n.")
-        return Plan(
-            problem=self.problem,
-            n=self.n,
-            budget=self.budget,
-            rounds=rounds,
-            beta=self.beta,
-            clip=self.clip,
-            z_step="halved",
-            mechanism=mechanism,
-            rule=f"theorem-{self.theorem}",
-        )
+        return AcceleratedSRGD(rounds=rounds, beta=self.beta, clip=self.clip, z_step="halved", mechanism=mechanism)
 
     def explain(self) -> str:
         """The settings in words, with what is vacuous in them and what it would take."""

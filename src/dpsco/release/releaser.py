@@ -18,6 +18,7 @@ from __future__ import annotations
 import hmac
 import math
 import threading
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -36,9 +37,26 @@ __all__ = ["Releaser"]
 
 
 class Releaser:
-    """Everything secret about one run's noise, behind one public method: ``release``."""
+    """Everything secret about one run's noise, behind one public method: ``release``.
 
-    def __init__(self, calibration: Calibration | Uneven, mechanism: Mechanism, dimension: int, ledger: Ledger) -> None:
+    Parameters
+    ----------
+    calibration, mechanism, dimension, ledger
+        How much noise, how it is correlated, the length of a sum, and where releases are recorded.
+    replay : sequence of arrays, optional
+        Values that another run released, given out in place of new ones: what an audit compares two data sets with.
+        Such a run is not private, and ``Run`` marks its report so.
+    """
+
+    def __init__(
+        self,
+        calibration: Calibration | Uneven,
+        mechanism: Mechanism,
+        dimension: int,
+        ledger: Ledger,
+        *,
+        replay: Sequence[Array] | None = None,
+    ) -> None:
         self._calibration = calibration
         self._mechanism = mechanism
         self._dimension = dimension
@@ -46,6 +64,7 @@ class Releaser:
         # The next round and the buffers that are ready for it, in one attribute: an interrupt cannot part them.
         self._position: tuple[int, NoiseBuffers] = (0, mechanism.start())
         self._normals: Normals | None = None
+        self._replay = () if replay is None else replay
         self._one_at_a_time = threading.Lock()
         forget_in_children(self)
 
@@ -103,7 +122,10 @@ class Releaser:
             )
         if self._ledger.value(step) is not None:
             return self.stored(step)
-        value = to_grid(clipped.total, paid.grid) + self._noise(step, paid)
+        if step < len(self._replay):
+            value = np.array(self._replay[step], dtype=np.float64)
+        else:
+            value = to_grid(clipped.total, paid.grid) + self._noise(step, paid)
         self._ledger.store(step, value)
         return Released(step, value, by=_BY_RELEASE)
 
@@ -135,7 +157,7 @@ class Releaser:
                 return self._dithered(to_grid(noise, paid.grid), step, paid)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("A channel holds the noise key and is never pickled or copied.")
+        raise TypeError("A releaser holds the noise key and is never pickled or copied.")
 
     def __repr__(self) -> str:
         return "Releaser(<secret>)"

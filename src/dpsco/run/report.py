@@ -71,17 +71,19 @@ class PrivacyReport:
     adjacency: str
     records: int
     unit: str
-    algorithm: str
+    method: str
     needs: str
     """What privacy rests on: "clipping" alone, or "convexity" of the loss."""
     releases: str
     """What may be shown: "all iterates", "phase outputs" or "last iterate"."""
     accounting: str
-    """How epsilon was found. "exact Gaussian": mu-GDP, so it holds at every delta; otherwise at ``delta`` alone."""
+    """How epsilon was found."""
+    gaussian: bool
+    """Whether the run is mu-GDP, so that everything about it follows from mu; otherwise it holds at ``delta`` alone."""
     mechanism: str
     rounds: int
     batch_size: int
-    """Rows a round; about, where rounds differ or rows are sampled."""
+    """Rows per round; about, where rounds differ or rows are sampled."""
     sampling: str
     """Which rows the rounds saw."""
     rows_planned: int
@@ -113,11 +115,6 @@ class PrivacyReport:
             return ((self.delta, self.epsilon),)
         deltas = sorted({*_CURVE_DELTAS, self.delta}, reverse=True)
         return tuple((delta, gaussian.epsilon_of(self.mu, delta)) for delta in deltas)
-
-    @property
-    def gaussian(self) -> bool:
-        """Whether the run is mu-GDP, so that everything about it follows from mu."""
-        return self.accounting == "exact Gaussian"
 
     def group_epsilon(self, records: int) -> float:
         """epsilon at the report's delta for ``records`` rows at once; inf where the accounting does not say."""
@@ -180,7 +177,7 @@ class PrivacyReport:
             ("guarantee", f"({self.epsilon:.6g}, {self.delta:.3g})-DP, {self._exactly()}"),
             ("protects", covered),
             ("adjacency", self.adjacency),
-            ("algorithm", f"{self.algorithm}, {self.rounds} rounds of {self.batch_size:,} rows, {self.sampling}"),
+            ("method", f"{self.method}, {self.rounds} rounds of {self.batch_size:,} rows, {self.sampling}"),
             ("privacy rests on", self.needs),
             ("may be shown", self.releases),
             ("rows", self._rows()),

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpsco.errors import DataError
 from dpsco.planning.plan import Plan
 from dpsco.problem import CustomLoss, Loss, Problem
-from dpsco.query import Array
+from dpsco.query import Array, Clipped
 from dpsco.run.report import PrivacyReport
 
 __all__ = ["Counts", "Diagnostics", "Model", "Result", "Round"]
@@ -97,6 +97,12 @@ class Diagnostics:
     """Rows whose difference was shortened, by round."""
     zeroed_rows: list[int] = field(default_factory=list)
     """Rows that were not finite or had no valid label and counted as zero, by round."""
+
+    def note(self, clipped: Clipped) -> None:
+        """Write down the tallies of one round."""
+        self.rows.append(clipped.rows)
+        self.clipped_rows.append(clipped.clipped_rows)
+        self.zeroed_rows.append(clipped.zeroed_rows)
 
     def __repr__(self) -> str:
         return "Diagnostics(<not private>)"

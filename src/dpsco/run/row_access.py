@@ -1,8 +1,8 @@
-"""The waist as rows see it: the oracle, and phases of rows for inner loops, with everything counted on the way.
+"""What a method may look at rows through: the oracle, and phases of rows for inner loops. Everything is counted.
 
 Counted, for every method alike
     gradients       example gradients: points times rows
-    batch steps     adaptive steps: one a query, one a step of an inner loop
+    batch steps     adaptive steps: one per query, one per step of an inner loop
     participation   most distinct states at which one row is used: 1 means single epoch; two points of one query are one
 All three are public: a round counts its public number of rows, whatever number came (add-remove, Poisson samples), and
 solvers run for a public number of steps.
@@ -18,25 +18,25 @@ from numpy.typing import NDArray
 
 from dpsco.clipping import LinearOracle, Oracle
 from dpsco.clipping.bound import LARGEST_NORM, SMALLEST_NORM, clip_scale, row_norms
+from dpsco.errors import InvalidArgument
 from dpsco.problem import Problem
 from dpsco.query import Array, Batch, Chunk, Clipped, Portion, Query
 from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.run.result import Counts
 
-__all__ = ["Waist"]
+__all__ = ["CountedRows"]
 
 _WITHIN = 1.0 - 1e-12
 
 
-class Waist:
-    """What an algorithm may look at rows through. ``bounded`` rows are shortened to the problem's feature norm."""
+class CountedRows:
+    """Access to rows that counts. ``bounded`` rows are shortened to the problem's feature norm."""
 
     def __init__(
         self,
-        oracle: Oracle,
+        oracle: Oracle | None,
         problem: Problem,
         indices: Callable[[int, int, int, int], NDArray[np.int64]],
-        *,
         bounded: bool,
     ) -> None:
         self._oracle, self._problem, self._bounded = oracle, problem, bounded
@@ -45,6 +45,7 @@ class Waist:
         self._participation = 0
         self._states: dict[tuple[int, int], int] = {}
         self._portion: Portion | None = None
+        self._counted = -1
 
     def at(self, portion: Portion | None) -> None:
         """The next query is about these rows; None for fresh ones."""
@@ -57,14 +58,24 @@ class Waist:
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         """The oracle's answer."""
+        if self._oracle is None:
+            raise InvalidArgument("This run has no oracle: give it sums that were computed elsewhere.")
         if self._bounded:
             batch = Batch(batch.step, _within(batch.chunks, self._problem.feature_norm))
         clipped = self._oracle.answer(query, batch)
+        self.count(query)
+        return clipped
+
+    def count(self, query: Query) -> None:
+        """Count a round once, however many parts its rows come in."""
+        if query.step == self._counted:
+            return
+        self._counted = query.step
+        states = 1
         if self._portion is not None:
             key = (self._portion.first, self._portion.last)
-            self._states[key] = self._states.get(key, 0) + 1
-        self._count(len(query.points) * query.size, 1 if self._portion is None else self._states[key])
-        return clipped
+            states = self._states[key] = self._states.get(key, 0) + 1
+        self._count(len(query.points) * query.size, states)
 
     def phase(self, batch: Batch, rows: int, clip: float) -> _Phase:
         """The ``rows`` rows of a phase, at hand for an inner loop; gradients are clipped at ``clip``."""

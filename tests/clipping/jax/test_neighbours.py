@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco.query import _BY_RELEASE, Clipped, Query, Released
-from dpsco.release.releaser import Releaser
+from dpsco.query import Clipped, Query, Released
+from dpsco.run import watching
 
 N, WIDTH, ROUNDS = 60, 4, 2
 
@@ -45,23 +45,16 @@ class Watch:
         self.sums: list[np.ndarray] = []
         self.queries: list[bytes] = []
         self.released: list[np.ndarray] = []
-        genuine = Releaser.release
-
-        def release(channel: Releaser, query: Query, clipped: Clipped) -> Released:
-            self.sums.append(clipped.total.copy())
-            self.queries.append(query.digest())
-            if frozen is None:
-                released = genuine(channel, query, clipped)
-            else:
-                released = Released(query.step, frozen.released[query.step].copy(), by=_BY_RELEASE)
-            self.released.append(released.value)
-            return released
-
-        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
+        replay = None if frozen is None else frozen.released
+        with watching(self, replay=replay), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            patch.setattr(Releaser, "release", release)
             self.model = dpsco.train(plan, rows, oracle=oracle, start=oracle.start).model.coef.tobytes()
         self.warned = [str(warning.message) for warning in caught]
+
+    def __call__(self, query: Query, clipped: Clipped, released: Released) -> None:
+        self.sums.append(clipped.total.copy())
+        self.queries.append(query.digest())
+        self.released.append(released.value)
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
@@ -72,7 +65,7 @@ def test_neighbours_differ_by_at_most_what_was_declared(adjacency: str, dtype: s
     oracle = dpsco.jax.oracle(loss, {name: value.astype(dtype) for name, value in params.items()})
     problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(50.0), dimension=oracle.size)
     budget = dpsco.Budget(1.0, 1e-6, adjacency)
-    plan = dpsco.Plan(problem, N, budget, rounds=ROUNDS, beta=1.0, clip=0.3)
+    plan = dpsco.Plan(problem, N, budget, dpsco.AcceleratedSRGD(rounds=ROUNDS, beta=1.0, clip=0.3))
     features, labels, ids = rng.normal(size=(N, WIDTH)), rng.integers(0, 2, N).astype(float), list(range(N))
     largest = 0.0
     for k, (row, label) in enumerate(ODD.values()):
@@ -96,6 +89,6 @@ def test_neighbours_differ_by_at_most_what_was_declared(adjacency: str, dtype: s
         assert one.model == two.model
         distances = [float(np.linalg.norm(a - b)) for a, b in zip(one.sums, two.sums, strict=True)]
         assert sum(distance > 0 for distance in distances) <= 1
-        assert max(distances) <= plan.calibration.difference
-        largest = max(largest, max(distances) / plan.calibration.difference)
+        assert max(distances) <= plan.schedule.calibration.difference
+        largest = max(largest, max(distances) / plan.schedule.calibration.difference)
     assert largest > 0.4  # some row comes near the bound, which is twice the clip under replace

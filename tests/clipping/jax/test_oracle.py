@@ -54,7 +54,7 @@ def test_weights_come_back_as_the_pytree_they_came_as() -> None:
 def test_training_moves_the_weights_and_hands_them_back() -> None:
     oracle = dpsco.jax.oracle(loss, PARAMS)
     problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(20.0), dimension=oracle.size)
-    plan = dpsco.Plan(problem, 500, dpsco.Budget(np.inf, 1e-5), rounds=4, beta=2.0, clip=np.inf)
+    plan = dpsco.Plan(problem, 500, dpsco.Budget(np.inf, 1e-5), dpsco.AcceleratedSRGD(rounds=4, beta=2.0, clip=np.inf))
     result = dpsco.train(plan, dpsco.stream(FEATURES, LABELS), oracle=oracle, start=oracle.start)
     trained = oracle.weights(result.model)
     assert trained["a"].dtype == np.float32

@@ -32,7 +32,9 @@ KEY = bytes(range(32))
 
 def a_plan(budget: dpsco.Budget | None = None) -> dpsco.Plan:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), COLUMNS.width, intercept=True)
-    return dpsco.Plan(problem, 20_000, budget or dpsco.Budget(1.0, 1e-6), rounds=6, beta=0.25, clip=1.0)
+    return dpsco.Plan(
+        problem, 20_000, budget or dpsco.Budget(1.0, 1e-6), dpsco.AcceleratedSRGD(rounds=6, beta=0.25, clip=1.0)
+    )
 
 
 def in_process(folder: Path | str, shuffle: int = 0, budget: dpsco.Budget | None = None) -> np.ndarray:

@@ -30,13 +30,17 @@ def small_shards(monkeypatch) -> None:
 
 def a_plan(columns: Columns, loss=None, rounds: int = 3) -> dpsco.Plan:
     problem = dpsco.Problem(loss or dpsco.Logistic(), dpsco.L2Ball(5.0), columns.width, intercept=True)
-    return dpsco.Plan(problem, 19_000, dpsco.Budget(1.0, 1e-6), rounds=rounds, beta=0.25, clip=0.7)
+    return dpsco.Plan(
+        problem, 19_000, dpsco.Budget(1.0, 1e-6), dpsco.AcceleratedSRGD(rounds=rounds, beta=0.25, clip=0.7)
+    )
 
 
 def a_query(plan: dpsco.Plan, step: int) -> Query:
     rng = np.random.default_rng(step)
     points = tuple(rng.standard_normal((2, plan.problem.parameters)))
-    return Query(step, points, (2.0, -1.5), plan.calibration.clip, plan.batch_size, plan.calibration.grid)
+    return Query(
+        step, points, (2.0, -1.5), plan.schedule.calibration.clip, plan.batch_size, plan.schedule.calibration.grid
+    )
 
 
 def sums_by_shards(plan: dpsco.Plan, rows: ParquetRows, oracle) -> tuple[list[Clipped], list[SensitiveSum]]:
@@ -49,7 +53,7 @@ def sums_by_shards(plan: dpsco.Plan, rows: ParquetRows, oracle) -> tuple[list[Cl
             message = tasks.answer(a_query(plan, batch.step), oracle, rows.order, span, held[span.home], *lent)
             messages.append(pickle.loads(pickle.dumps(message)))  # noqa: S301
             total += messages[-1].clipped()
-        total.total = to_grid(total.total, plan.calibration.grid)
+        total.total = to_grid(total.total, plan.schedule.calibration.grid)
         totals.append(total)
     return totals, messages
 
@@ -136,6 +140,8 @@ def test_what_a_cluster_cannot_do_is_refused(table, tmp_path) -> None:
     with pytest.raises(DataError, match="no column"):
         ParquetRows(table, LABELS, Columns.declare(["height"]))
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), DENSE.width)
-    moving = dpsco.Plan(problem, 9_000, dpsco.Budget(1.0, 1e-6, "add-remove"), rounds=3, beta=0.25, clip=1.0)
+    moving = dpsco.Plan(
+        problem, 9_000, dpsco.Budget(1.0, 1e-6, "add-remove"), dpsco.AcceleratedSRGD(rounds=3, beta=0.25, clip=1.0)
+    )
     with pytest.raises(InvalidArgument, match="add-remove"):
         ShardStream(ParquetRows(table, LABELS, DENSE)).open(moving.layout)

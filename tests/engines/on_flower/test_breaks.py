@@ -16,7 +16,7 @@ from .worlds import PROBLEM, P, T, a_plan
 
 PLAN = a_plan()
 RUN = bytes.fromhex(PLAN.digest())
-GRID = PLAN.calibration.grid
+GRID = PLAN.schedule.calibration.grid
 ROUND = 3
 NAMES = [name for name in (f"device-{i}" for i in range(200)) if Hashed().round_of(name, RUN, T) == ROUND]
 VICTIM, *OTHERS = NAMES
@@ -44,7 +44,7 @@ def total(transport: Fixed, attendance: Attendance | None = None) -> np.ndarray:
 
 
 def bound() -> float:
-    return PLAN.calibration.difference
+    return PLAN.schedule.calibration.difference
 
 
 def test_an_impostor_cannot_make_a_clients_absence_worth_two_clips() -> None:

@@ -154,7 +154,7 @@ def test_an_answer_of_nan_counts_as_zero_where_the_format_can_say_nan() -> None:
 @pytest.mark.parametrize("scale", [2, 1000, 2**31 - 1])
 def test_a_client_that_does_not_clip_is_clipped_by_the_server(scale: int) -> None:
     """What it adds to the sum is at most the difference the noise was calibrated for."""
-    noise = PLAN.calibration
+    noise = PLAN.schedule.calibration
     query = Query(3, (np.zeros(P),), (1.0,), PLAN.clip, PLAN.batch_size, noise.grid, noise.rowwise)
 
     def total(numbers: np.ndarray | None) -> np.ndarray:
@@ -201,7 +201,7 @@ def test_one_more_row_moves_a_long_sum_by_no_more_than_one_row(count: int) -> No
 def test_sums_that_are_driven_out_of_range_do_not_drown_an_honest_row() -> None:
     """Float64 beyond 2^53 steps has no room for it, and int64 beyond 2^63 wraps around."""
     plan = a_plan(n=2**40)
-    noise = plan.calibration
+    noise = plan.schedule.calibration
     query = Query(0, (np.zeros(P),), (1.0,), plan.clip, plan.batch_size, noise.grid, noise.rowwise)
     largest = int(0.4 * plan.n * plan.clip / noise.grid)
 

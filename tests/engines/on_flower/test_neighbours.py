@@ -18,7 +18,7 @@ IDS = [f"home-{i % 80}" for i in range(400)]
 def totals(clients: dict, plan, unit: str, points: list[np.ndarray]) -> np.ndarray:
     """The sums of every round on fixed queries, as an adversary who chose them would replay them."""
     oracle = FederatedOracle(plan, LocalNodes(spread(clients, 3)), unit, Hashed())
-    noise = plan.calibration
+    noise = plan.schedule.calibration
     sums = []
     for step in range(T):
         weights = (step + 1.0, -float(step))
@@ -48,5 +48,5 @@ def test_one_unit_moves_one_round_by_at_most_the_difference(adjacency: str, unit
         distances = np.linalg.norm(other - base, axis=1)
         assert np.count_nonzero(distances) <= 1
         moved.append(distances.max())
-    assert max(moved) <= plan.calibration.difference
+    assert max(moved) <= plan.schedule.calibration.difference
     assert max(moved) > 0.5 * plan.clip  # the test would see a clip that is too large

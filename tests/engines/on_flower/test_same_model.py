@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.method_plans import under
 
 import dpsco
 from dpsco.engines.flower import LocalNodes, Roster, serve
@@ -44,7 +45,7 @@ def test_with_unit_client_the_mean_over_a_clients_rows_is_what_is_clipped() -> N
 
     wide = dpsco.Problem(dpsco.CustomLoss(1.0, 0.25), dpsco.L2Ball(10.0), dimension=P)
     budget = dpsco.Budget(2.0, 1e-5, adjacency="add-remove")
-    plan = dpsco.Plan(wide, 100, budget, rounds=4, beta=0.2, clip=0.05)
+    plan = dpsco.Plan(wide, 100, budget, dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=0.05))
     here = dpsco.train(
         plan, dpsco.stream(of_home, np.zeros(100), ids=homes), oracle=dpsco.PerExample(gradient), key=KEY
     )
@@ -55,7 +56,7 @@ def test_with_unit_client_the_mean_over_a_clients_rows_is_what_is_clipped() -> N
 def test_a_roster_and_no_noise_give_algorithm_1_to_rounding() -> None:
     features, labels, ids = rows()
     budget = dpsco.Budget(np.inf, 1e-5)
-    plan = dpsco.Plan(PROBLEM, 400, budget, rounds=T, beta=0.2, clip=np.inf)
+    plan = dpsco.Plan(PROBLEM, 400, budget, dpsco.AcceleratedSRGD(rounds=T, beta=0.2, clip=np.inf))
     roster = Roster({name: i // 50 for i, name in enumerate(ids)})
     here = dpsco.train(plan, dpsco.stream(features, labels))
     there = serve(plan, LocalNodes(spread(devices(features, labels, ids), 4), roster), assignment=roster)
@@ -64,7 +65,8 @@ def test_a_roster_and_no_noise_give_algorithm_1_to_rounding() -> None:
 
 def test_an_algorithm_of_the_library_runs_as_a_federation_too() -> None:
     features, labels, ids = rows()
-    here = dpsco.train(a_plan(), dpsco.stream(features, labels, ids=ids), key=KEY, algorithm="dp-sgd")
+    plan = under(a_plan(), "dp-sgd")
+    here = dpsco.train(plan, dpsco.stream(features, labels, ids=ids), key=KEY)
     nodes = LocalNodes(spread(devices(features, labels, ids), 4))
-    there = serve(a_plan(), nodes, key=KEY, algorithm="dp-sgd")
+    there = serve(plan, nodes, key=KEY)
     np.testing.assert_array_equal(there.model.coef, here.model.coef)

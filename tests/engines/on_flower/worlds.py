@@ -14,7 +14,7 @@ PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=P)
 
 def a_plan(adjacency: str = "add-remove", n: int = 400, rounds: int = T, epsilon: float = 2.0) -> dpsco.Plan:
     budget = dpsco.Budget(epsilon, 1e-5, adjacency=adjacency)
-    return dpsco.Plan(PROBLEM, n, budget, rounds=rounds, beta=0.2, clip=1.0)
+    return dpsco.Plan(PROBLEM, n, budget, dpsco.AcceleratedSRGD(rounds=rounds, beta=0.2, clip=1.0))
 
 
 def rows(n: int = 400) -> tuple[np.ndarray, np.ndarray, list[str]]:

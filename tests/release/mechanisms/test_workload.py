@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpsco.algorithm_1 import response
 from dpsco.errors import InvalidArgument
 from dpsco.release.mechanisms import BufferedWorkload, Mechanism, SquareRoot, Workload, mechanism, workload
 from dpsco.release.mechanisms.comparison import excess_noise
 from dpsco.release.mechanisms.prior import PRIORS, Prior, curvature_grid, prior_for, square_root_noise
-from dpsco.release.mechanisms.response import response
 
 INDEX = np.arange(1.0, 51.0)
 SPECTRA = {

@@ -1,19 +1,26 @@
-"""``train`` with the workers of a cluster as its oracle."""
+"""A run whose sums the workers of a Dask cluster compute."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from dpsco.clipping import CompiledOracle, Oracle, linear_oracle
+from numpy.typing import ArrayLike
+
+from dpsco.accounting.account import Account
+from dpsco.clipping import CompiledOracle, Oracle
 from dpsco.engines.dask.oracle import DaskOracle
 from dpsco.engines.dask.stream import ParquetRows, ShardStream
 from dpsco.errors import InvalidArgument
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.plan import Plan
-from dpsco.problem import CustomLoss
-from dpsco.run.result import Result
-from dpsco.run.train import train as train_here
+from dpsco.query import Batch
+from dpsco.run.facts import Clipping, Facts
+from dpsco.run.result import Diagnostics, Result, Round
+from dpsco.run.run import Run
+from dpsco.run.train import drive, library_oracle
 
 __all__ = ["train"]
 
@@ -23,15 +30,40 @@ _TRUSTED = (
 )
 
 
-def train(plan: Plan, rows: ParquetRows, client: Any, *, oracle: Oracle | None = None, **options: Any) -> Result:
+def train(
+    plan: Plan,
+    rows: ParquetRows,
+    client: Any,
+    *,
+    oracle: Oracle | None = None,
+    start: ArrayLike | None = None,
+    key: bytes | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    account: Account | None = None,
+    progress: bool = False,
+    on_round: Callable[[Round], None] | None = None,
+    diagnostics: Diagnostics | None = None,
+    facts: Facts | None = None,
+) -> Result:
     """Train as ``dpsco.train(plan, ...)`` does, on rows that the workers of ``client`` read.
 
-    ``client``
-        a ``distributed.Client``: from ``local_cluster(n)``, ``cluster_at(address)``, or your own.
-    ``oracle``
-        what each worker computes clipped sums with; the loss of the plan decides unless given.
-    ``options``
-        those of ``dpsco.train``: ``key``, ``checkpoint``, ``resume``, ``progress`` and so on.
+    Parameters
+    ----------
+    plan : Plan
+        With a method of fresh batches of one size.
+    rows : ParquetRows
+        Files that every worker can reach.
+    client : distributed.Client
+        From ``local_cluster(n)``, ``cluster_at(address)``, or your own.
+    oracle : Oracle, optional
+        What each worker computes clipped sums with; the loss of the plan decides unless given.
+    start, key, checkpoint, resume, account, progress, on_round, diagnostics, facts
+        As in ``dpsco.train``.
+
+    Returns
+    -------
+    Result
 
     Guarantee: that of ``dpsco.train``, with driver, scheduler and workers inside the trust boundary. The model is that
     of ``dpsco.train(plan, dpsco.stream(FileRows(...)))`` on the same rows, bit for bit if there is noise, whatever the
@@ -44,21 +76,34 @@ def train(plan: Plan, rows: ParquetRows, client: Any, *, oracle: Oracle | None =
             "Expected rows to be a dpsco.engines.dask.ParquetRows: workers read Parquet files themselves."
         )
     stream = ShardStream(rows)
-    dask = DaskOracle(client, stream, _of_workers(plan) if oracle is None else oracle)
+    workers = DaskOracle(client, stream, _of_workers(plan) if oracle is None else oracle)
+    clipping = Clipping.LIBRARY if oracle is None else Clipping.CALLER
+    facts = dataclasses.replace(facts or Facts(), clipping=clipping, trusted=(_TRUSTED,))
+    run = Run(
+        plan,
+        oracle=None,
+        start=start,
+        key=key,
+        checkpoint=checkpoint,
+        resume=resume,
+        facts=facts,
+        diagnostics=diagnostics,
+    )
+
+    def feed(batch: Batch) -> None:
+        if run.needs_rows:
+            run.absorb_sum(workers.answer(run.query, batch))
+        run.rows_read = stream.rows_read
+
     try:
-        with one_blas_thread():
-            result = train_here(plan, stream, oracle=dask, **options)
+        with run, one_blas_thread():
+            batches = stream.open(plan.layout)
+            return drive(run, batches, feed, account=account, progress=progress, on_round=on_round)
     finally:
-        dask.close()
-    report = result.report
-    ours = oracle is None  # then what the report assumes of a caller's oracle is no assumption
-    kept = tuple(text for text in report.assumptions if not (ours and "the caller's oracle" in text))
-    return dataclasses.replace(result, report=dataclasses.replace(report, assumptions=(*kept, _TRUSTED)))
+        workers.close()
 
 
 def _of_workers(plan: Plan) -> Oracle:
-    """The oracle that one process would use, with one thread a task: a worker runs as many tasks as it has threads."""
-    if isinstance(plan.problem.loss, CustomLoss):
-        raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
-    oracle = linear_oracle(plan.problem, plan.n)
+    """The oracle that one process would use, with one thread per task: a worker runs a task on each of its threads."""
+    oracle = library_oracle(plan)
     return dataclasses.replace(oracle, threads=1) if isinstance(oracle, CompiledOracle) else oracle

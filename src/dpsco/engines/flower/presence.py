@@ -31,7 +31,6 @@ from pathlib import Path
 import numpy as np
 
 from dpsco.accounting import gaussian
-from dpsco.accounting.account import Account
 from dpsco.accounting.budget import Budget
 from dpsco.errors import ClusterError
 from dpsco.planning.plan import Plan
@@ -42,7 +41,7 @@ from dpsco.release.mechanisms.independent import Independent
 from dpsco.release.noise import derive, new_key
 from dpsco.release.releaser import Releaser
 
-__all__ = ["SHARE", "Count", "WholeBudget", "refuse_silence", "silent"]
+__all__ = ["SHARE", "Count", "refuse_silence", "silent"]
 
 SHARE = 0.1
 """Share of mu that the count has."""
@@ -94,18 +93,6 @@ class Count:
         else:
             with open_folder(folder / "count", {"count of": digest}, digest, 1, 1, key, resume=True) as ledger:
                 yield ledger
-
-
-@dataclass(frozen=True)
-class WholeBudget:
-    """Charges an account with the budget of the whole federation when training asks to charge its own."""
-
-    account: Account
-    budget: Budget
-
-    def charge(self, run_id: str, budget: Budget) -> None:
-        """Charge the whole, of which ``budget`` is the part of training."""
-        self.account.charge(run_id, self.budget)
 
 
 def refuse_silence(*, silent: bool) -> None:

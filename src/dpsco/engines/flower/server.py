@@ -1,7 +1,7 @@
-"""The server's half: ask a round's clients, check what comes back, add it up; training does the rest.
+"""The server's half: ask a round's clients, check what comes back, add it up; the run does the rest.
 
-A federation is an oracle whose batch is the cohort of a round. ``serve`` hands it to ``dpsco.train``, so noise, ledger,
-checkpoints, accounts and the report are those of any other run.
+``serve`` gives the sum of each cohort to a ``Run``, so noise, ledger, checkpoints, accounts and the report are those of
+any other run.
 
 Guarantee
     A client moves one round's sum by at most one clip, whatever it or anybody sends:
@@ -38,14 +38,12 @@ from dpsco.engines.flower import wire
 from dpsco.engines.flower.assignment import Assignment, Hashed, Roster
 from dpsco.engines.flower.client import clipped
 from dpsco.engines.flower.cohorts import CohortStore
-from dpsco.engines.flower.presence import SHARE, Count, WholeBudget, refuse_silence, silent
+from dpsco.engines.flower.presence import SHARE, Count, refuse_silence, silent
 from dpsco.errors import InvalidArgument, one_of
 from dpsco.planning.plan import Plan
-from dpsco.query import Array, Batch, Clipped, Query
-from dpsco.rows.layout import Layout
-from dpsco.rows.stream import Stream
-from dpsco.run import Result, Round, train
-from dpsco.run.report import PrivacyReport
+from dpsco.query import Array, Clipped, Query
+from dpsco.run import Clipping, Facts, Result, Round, Run
+from dpsco.run.train import drive
 
 __all__ = ["UNITS", "Attendance", "FederatedOracle", "Transport", "serve"]
 
@@ -108,7 +106,7 @@ class FederatedOracle:
         """
         return self._counted if self._store is None else self._store.counted()
 
-    def answer(self, query: Query, batch: Batch) -> Clipped:
+    def answer(self, query: Query) -> Clipped:
         """Ask; or, where a stopped run had the answers already, what it had: clients are not asked twice."""
         message = wire.encode_query(
             run=bytes.fromhex(self._plan.digest()),
@@ -200,25 +198,12 @@ class FederatedOracle:
         return again if asked.grid == 0.0 else np.rint(again / grid).astype(np.int64)
 
 
-class _Cohorts(Stream):
-    """A batch for each round, empty here: its rows are on the clients. What came stays secret."""
-
-    rows_read = None
-
-    def _check(self, layout: Layout) -> None:
-        """Assignments are checked by ``serve``."""
-
-    def _batches(self, layout: Layout) -> Iterator[Batch]:
-        return (Batch(step, ()) for step in range(layout.rounds))
-
-
 def serve(
     plan: Plan,
     transport: Transport,
     *,
     unit: str = "client",
     assignment: Assignment | None = None,
-    algorithm: str = "accelerated-srgd",
     start: ArrayLike | None = None,
     key: bytes | None = None,
     checkpoint: str | Path | None = None,
@@ -250,28 +235,32 @@ def serve(
         _check_roster(rule, plan)
     store = None if checkpoint is None else CohortStore(Path(checkpoint), plan, unit, rule.digest())
     count = Count(plan) if unit == "client" and key is None and plan.budget.private else None
-    oracle = FederatedOracle(plan, transport, unit, rule, store, attendance)
-    whole: Any = account if account is None or count is None else WholeBudget(account, plan.budget)
-    result = train(
+    clients = FederatedOracle(plan, transport, unit, rule, store, attendance)
+    run = Run(
         plan if count is None else count.training,
-        _Cohorts(),
-        algorithm=algorithm,
+        oracle=None,
         start=start,
-        oracle=oracle,
         key=key,
         checkpoint=None if store is None else store.run,
         resume=resume,
-        account=whole,
-        on_round=on_round,
+        facts=_facts(plan, unit, count),
     )
+    run.rows_read = None  # who came stays secret
+
+    def feed(step: int) -> None:
+        if run.needs_rows:
+            run.absorb_sum(clients.answer(run.query))
+
+    with run:
+        result = drive(run, range(plan.rounds), feed, account=account, on_round=on_round)
     if count is not None:
-        nobody = silent(count.release(oracle.counted() or 0, None if store is None else store.folder), count)
+        nobody = silent(count.release(clients.counted() or 0, None if store is None else store.folder), count)
     else:
-        nobody = oracle.counted() == 0
+        nobody = clients.counted() == 0
     if store is not None:
         store.erase()
     refuse_silence(silent=nobody)
-    return dataclasses.replace(result, plan=plan, report=_report(result, plan, unit, count))
+    return dataclasses.replace(result, plan=plan)
 
 
 def _check_roster(roster: Roster, plan: Plan) -> None:
@@ -284,21 +273,18 @@ def _check_roster(roster: Roster, plan: Plan) -> None:
         raise InvalidArgument(f"Expected every round of the roster to be a whole number from 0 to {plan.rounds - 1}.")
 
 
-def _report(result: Result, plan: Plan, unit: str, count: Count | None) -> PrivacyReport:
-    """The report in the words of a federation; its budget is that of training and count together."""
-    report = dataclasses.replace(result.report, mu=plan.budget.mu, epsilon=plan.budget.epsilon)
-    facts: tuple[str, ...] = (
+def _facts(plan: Plan, unit: str, count: Count | None) -> Facts:
+    """What a federation states in its report; its budget is that of training and count together."""
+    trusted: tuple[str, ...] = (
         "the server is trusted: it sees clipped answers before the noise (central differential privacy)",
         "clients are assigned to rounds up front, by public rules, and each keeps to one id",
     )
     if unit == "example":
-        facts += ("clients clip every row as they are asked to; the server cannot check it",)
-        return dataclasses.replace(report, assumptions=(*report.assumptions, *facts))
+        return Facts(clipping=Clipping.CLIENTS, trusted=trusted)
     if count is not None:
-        facts += (
+        trusted += (
             f"{SHARE * SHARE:.0%} of mu^2 went to a private count of the clients that answered, the rest to training"
             + ("" if count.tells else "; with so few clients it cannot tell whether anybody answered"),
         )
-    own = [line for line in report.assumptions if not line.startswith("the caller's oracle")]
-    words = "all of a client is one clipped vector in one round, clipped again by the server; `row` means client here"
-    return dataclasses.replace(report, unit=_PROTECTED[report.adjacency], assumptions=(*own, *facts, words))
+    protected = _PROTECTED[plan.budget.adjacency]
+    return Facts(clipping=Clipping.SERVER, trusted=trusted, unit=protected, budget=plan.budget)

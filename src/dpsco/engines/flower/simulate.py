@@ -103,7 +103,6 @@ def simulate(
     *,
     devices: int,
     availability: Availability | None = None,
-    algorithm: str = "accelerated-srgd",
     seed: int = 0,
     key: bytes | None = None,
 ) -> tuple[Result, float]:
@@ -116,5 +115,5 @@ def simulate(
         raise InvalidArgument("The simulated devices hold rows of the reference problem: plan with Logistic() for it.")
     data = reference_problem(1, plan.problem.dimension, seed=seed)
     stream = _Devices(data, count, availability or Availability(), seed)
-    result = train(plan, stream, algorithm=algorithm, key=key)
+    result = train(plan, stream, key=key)
     return result, data.excess_risk(result.model.coef)

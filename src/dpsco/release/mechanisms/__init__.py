@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from dpsco.algorithm_1 import Z_STEPS
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
 from dpsco.release.mechanisms.blt import BufferedToeplitz
 from dpsco.release.mechanisms.buffered_workload import BufferedWorkload
@@ -16,7 +17,7 @@ from dpsco.release.mechanisms.protocol import Draw, Mechanism, NoiseBuffers
 from dpsco.release.mechanisms.smooth import Smooth
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 from dpsco.release.mechanisms.tree import Tree
-from dpsco.release.mechanisms.workload import Z_STEPS, Workload
+from dpsco.release.mechanisms.workload import Workload
 
 __all__ = [
     "LARGEST_FIT",

@@ -28,13 +28,13 @@ from typing import Any
 
 import numpy as np
 
+from dpsco.algorithm_1 import Z_STEPS, response
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
 from dpsco.query import Array
 from dpsco.release.mechanisms.blt import Buffered, Decays, starting_point, unpack
 from dpsco.release.mechanisms.prior import Prior, curvature_grid, prior_for, square_root_noise
-from dpsco.release.mechanisms.response import response
 from dpsco.release.mechanisms.toeplitz import SquareRoot
-from dpsco.release.mechanisms.workload import PREFIX_LIMIT, Z_STEPS
+from dpsco.release.mechanisms.workload import PREFIX_LIMIT
 
 __all__ = ["BufferedWorkload"]
 

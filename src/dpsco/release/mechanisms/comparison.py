@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpsco.algorithm_1 import response
 from dpsco.errors import InvalidArgument
 from dpsco.query import Array
 from dpsco.release.mechanisms import LARGEST_FIT, MECHANISMS, mechanism
 from dpsco.release.mechanisms.buffered_workload import BufferedWorkload
 from dpsco.release.mechanisms.prior import Prior, prior_for, square_root_noise
 from dpsco.release.mechanisms.protocol import Mechanism
-from dpsco.release.mechanisms.response import response
 
 __all__ = [
     "LARGEST_TABLE",

@@ -2,7 +2,7 @@
 
 A prior is a list of curvature ratios q = h / beta in [0, 1] with one share each. Under it a mechanism causes the noise
 
-    sum_k share_k || v(q_k)' B ||^2 sensitivity^2,        v the response of the final iterate (response.py).
+    sum_k share_k || v(q_k)' B ||^2 sensitivity^2,        v the response of the final iterate (algorithm_1.py).
 
 A spectrum h_1 .. h_p is the prior with share q_i at q_i. The sum is then the excess risk caused by noise, up to a
 constant of the problem.
@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsco.algorithm_1 import response
 from dpsco.errors import InvalidArgument
 from dpsco.query import Array
-from dpsco.release.mechanisms.response import response
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 
 __all__ = ["PRIORS", "Prior", "curvature_grid", "prior_for", "robust_prior", "spreading", "square_root_noise"]

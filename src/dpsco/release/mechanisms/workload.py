@@ -2,7 +2,7 @@
 
 Statement
     On a direction of curvature h the final iterate depends on the noise N_t on prefix sum t as
-    y_T = .. + sum_t v_t(q) N_t / (B beta), q = h / beta (response.py). Under a prior over q (prior.py), the excess
+    y_T = .. + sum_t v_t(q) N_t / (B beta), q = h / beta (algorithm_1.py). Under a prior over q (prior.py), the excess
     risk caused by noise is tr(G X^{-1}), X = C'C, with
 
         G = sum_k share_k A' v(q_k) v(q_k)' A  +  ridge * A'A        (both parts scaled to trace 1),
@@ -33,17 +33,15 @@ from typing import Any
 
 import numpy as np
 
+from dpsco.algorithm_1 import Z_STEPS, response
 from dpsco.errors import one_of, positive
 from dpsco.query import Array
 from dpsco.release.mechanisms.optimal import decoder_of, optimal_for_gram, triangular_factor
 from dpsco.release.mechanisms.prior import Prior, prior_for, square_root_noise
 from dpsco.release.mechanisms.protocol import Mechanism
-from dpsco.release.mechanisms.response import response
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 
-__all__ = ["PREFIX_LIMIT", "Z_STEPS", "Workload", "default_ridge", "gram"]
-
-Z_STEPS = ("halved", "listed")
+__all__ = ["PREFIX_LIMIT", "Workload", "default_ridge", "gram"]
 
 PREFIX_LIMIT = 2.2
 """Largest max prefix error that is accepted, relative to square-root Toeplitz."""

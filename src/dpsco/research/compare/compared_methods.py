@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
-from dpsco.methods import ALGORITHMS
+from dpsco.methods import METHODS
 from dpsco.research.compare.comparison_size import fourth_root, square_root
 from dpsco.research.compare.evaluation_data import Setting
 from dpsco.research.compare.pattern_search import GridPoint
@@ -50,30 +50,29 @@ class ComparedMethod:
     ----------
     name
         The name on pages and plots.
-    algorithm
+    method
         The name of the method in dpsco.
     kind
         "ours", "ours, other noise", "one pass", "one pass, more tuned" or "many passes". Plots group by it.
-    options, plan
-        Fields of the method and of the plan that are fixed.
+    options
+        Hyperparameters of the method that are fixed.
     choices
-        Names with the values to try. A name of the plan starts with ``plan.``.
+        Hyperparameters with the values to try.
     own_rounds
-        Whether the method takes the number of rounds as an option, and not from the plan.
+        Whether the method, which could choose its rounds itself, is told their number.
     """
 
     name: str
-    algorithm: str
+    method: str
     kind: str
     options: Fields = ()
-    plan: Fields = ()
     choices: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     own_rounds: bool = False
 
     @property
     def knobs(self) -> tuple[str, ...]:
         """Names of the hyperparameters that tuning scales."""
-        return tuple(ALGORITHMS[self.algorithm](**dict(self.options)).knobs)
+        return METHODS[self.method].tunable
 
     @property
     def choice_sizes(self) -> tuple[int, ...]:
@@ -85,16 +84,13 @@ class ComparedMethod:
         chosen = self._chosen(point)
         rounds = chosen.pop("rounds", rounds)
         own = (("rounds", rounds),) if self.own_rounds else ()
-        options = tuple((name, value) for name, value in chosen.items() if not name.startswith("plan."))
-        plan = tuple((name[5:], value) for name, value in chosen.items() if name.startswith("plan."))
         return SingleRun(
             setting=setting,
-            algorithm=self.algorithm,
+            method=self.method,
             rounds=rounds,
             role=role,
             replicate=replicate,
-            options=self.options + own + options,
-            plan=self.plan + plan,
+            options=self.options + own + tuple(chosen.items()),
             scales=tuple((name, 2.0**k) for name, k in zip(self.knobs, point.exponents, strict=True)),
         )
 
@@ -107,17 +103,17 @@ class ComparedMethod:
         return {name: values[place] for (name, values), place in zip(self.choices, point.places, strict=True)}
 
 
-Z_STEPS = ("plan.z_step", ("halved", "listed"))
+Z_STEPS = ("z_step", ("halved", "listed"))
 ITERATES = ("iterate", ("average", "last"))
 SQRT: Fields = (("mechanism", "sqrt"),)
 TREE: Fields = (("mechanism", "tree"),)
 WORKLOAD: Fields = (("mechanism", "workload"),)
 
-OURS = ComparedMethod("Accelerated-DP-SRGD", "accelerated-srgd", "ours", plan=WORKLOAD, choices=(Z_STEPS,))
-UNACCELERATED = ComparedMethod("unaccelerated DP-SRGD", "unaccelerated-srgd", "one pass", plan=SQRT)
+OURS = ComparedMethod("Accelerated-DP-SRGD", "accelerated-srgd", "ours", options=WORKLOAD, choices=(Z_STEPS,))
+UNACCELERATED = ComparedMethod("unaccelerated DP-SRGD", "unaccelerated-srgd", "one pass", options=SQRT)
 INDEPENDENT = ComparedMethod("accelerated, independent gradients", "accelerated-sgd", "one pass", choices=(Z_STEPS,))
 DP_SGD = ComparedMethod("DP-SGD", "dp-sgd", "one pass", choices=(ITERATES,))
-DP_FTRL = ComparedMethod("DP-FTRL", "dp-ftrl", "one pass", plan=SQRT, choices=(ITERATES,))
+DP_FTRL = ComparedMethod("DP-FTRL", "dp-ftrl", "one pass", options=SQRT, choices=(ITERATES,))
 FTRL_TAIL = replace(
     DP_FTRL, name="DP-FTRL, tail average", kind="one pass, more tuned", choices=(("iterate", ("tail",)),)
 )
@@ -125,10 +121,9 @@ FTRL_MOMENTUM = ComparedMethod(
     "DP-FTRL, momentum 0.9, tail average",
     "dp-ftrl",
     "one pass, more tuned",
-    options=(("momentum", 0.9), ("iterate", "tail")),
-    plan=SQRT,
+    options=(("momentum", 0.9), ("iterate", "tail"), *SQRT),
 )
-ONLINE = ComparedMethod("online-to-batch", "online-to-batch", "one pass", plan=SQRT)
+ONLINE = ComparedMethod("online-to-batch", "online-to-batch", "one pass", options=SQRT)
 SNOWBALL = ComparedMethod("Snowball-SGD", "snowball-sgd", "one pass", own_rounds=True)
 PHASED_SGD = ComparedMethod("Phased-SGD", "phased-sgd", "one pass")
 PHASED_ERM = ComparedMethod("Phased-ERM", "phased-erm", "many passes", options=(("solver", "accelerated"),))
@@ -138,8 +133,8 @@ ANY_ROUNDS = (OURS, UNACCELERATED, INDEPENDENT, DP_SGD, DP_FTRL, FTRL_TAIL, FTRL
 """Methods that take any number of rounds."""
 
 FURTHER = (
-    replace(OURS, name="Accelerated-DP-SRGD, square-root noise", kind="ours, other noise", plan=SQRT),
-    replace(OURS, name="Accelerated-DP-SRGD, binary tree", kind="ours, other noise", plan=TREE),
+    replace(OURS, name="Accelerated-DP-SRGD, square-root noise", kind="ours, other noise", options=SQRT),
+    replace(OURS, name="Accelerated-DP-SRGD, binary tree", kind="ours, other noise", options=TREE),
     replace(
         DP_SGD, name="DP-SGD, tail average", kind="one pass, more tuned", options=(("iterate", "tail"),), choices=()
     ),
@@ -184,7 +179,7 @@ def poisson_dp_sgd(epochs: int) -> ComparedMethod:
     return replace(
         DP_SGD,
         name=f"DP-SGD, Poisson, {epochs} {plural}",
-        algorithm="dp-sgd-poisson",
+        method="dp-sgd-poisson",
         kind="many passes",
         options=(("epochs", float(epochs)),),
     )
@@ -192,9 +187,7 @@ def poisson_dp_sgd(epochs: int) -> ComparedMethod:
 
 def accelerated_gd(epochs: int) -> ComparedMethod:
     """Return accelerated full-batch gradient descent with ``epochs`` passes."""
-    return replace(
-        INDEPENDENT, name=f"accelerated DP-GD, {epochs} epochs", algorithm="accelerated-gd", kind="many passes"
-    )
+    return replace(INDEPENDENT, name=f"accelerated DP-GD, {epochs} epochs", method="accelerated-gd", kind="many passes")
 
 
 def tuned_rounds(method: ComparedMethod, rounds: tuple[int, ...]) -> ComparedMethod:

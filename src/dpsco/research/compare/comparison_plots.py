@@ -71,7 +71,7 @@ def _sizes(section: Mapping[str, Any], themed: bool) -> str:
 def _table(section: Mapping[str, Any], themed: bool) -> str:
     def draw(axes: Any) -> None:
         for place, line in enumerate(line for line in section["lines"] if "steps" in line):
-            own = line["algorithm"] == "accelerated-srgd"
+            own = line["method"] == "accelerated-srgd"
             axes.plot(
                 line["sizes"],
                 line["steps"],

@@ -26,12 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import DataError
+from dpsco.planning.table_problem import model_ball
 from dpsco.problem import Logistic, Problem, Softmax
 from dpsco.query import Array
 from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.public_columns import Columns
-from dpsco.run.table_defaults import model_ball
 
 __all__ = ["FileData"]
 

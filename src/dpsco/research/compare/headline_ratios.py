@@ -23,11 +23,11 @@ def headline_ratios(section: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what each ratio compares and its measured value with the ends of its interval."""
     curves = [curve for curve in section["curves"] if accepted_points(curve)]
     ours = next(curve for curve in curves if curve["kind"] == "ours")
-    as_published = {c["algorithm"]: c for c in curves if c["kind"] == "one pass"}
+    as_published = {c["method"]: c for c in curves if c["kind"] == "one pass"}
     rounds = section["quarter"]
     ratios = []
-    for algorithm in AT_FEW_ROUNDS:
-        other = as_published.get(algorithm)
+    for method in AT_FEW_ROUNDS:
+        other = as_published.get(method)
         above, below = None if other is None else point_at(other, rounds), point_at(ours, rounds)
         if other is not None and above is not None and below is not None:
             what = f"{other['name']} over Accelerated-DP-SRGD at {rounds} rounds"
@@ -36,7 +36,7 @@ def headline_ratios(section: Mapping[str, Any]) -> list[dict[str, Any]]:
         (("one pass",), ""),
         (("one pass", "one pass, more tuned"), ", momentum and averaging allowed"),
     ):
-        others = [c for c in curves if c["kind"] in kinds and c["algorithm"] not in RECURSIVE]
+        others = [c for c in curves if c["kind"] in kinds and c["method"] not in RECURSIVE]
         if others:
             other = min(others, key=lambda c: best_point(c)["excess"][0])
             ratios.append(_best_over(ours, other, f"the best one-pass method without recursive gradients{condition}"))

@@ -54,10 +54,9 @@ class TableRow:
 
     name: str
     line: str
-    algorithm: str
+    method: str
     rounds: Callable[[int], int]
     options: Fields = ()
-    plan: Fields = ()
     step_reason: str = ""
     gradient_reason: str = ""
 
@@ -72,12 +71,12 @@ ROWS = (
         "ours-inside",
         "accelerated-srgd",
         fourth_root,
-        plan=TREE,
+        options=TREE,
         step_reason="T is n^(1/4), rounded. The theorem's factor c_DP is left out: no n here allows it.",
         gradient_reason="The method evaluates 2n - B gradients with B = n^(3/4): the first round needs one gradient "
         "per row. Its share of the rows falls as n grows, so the exponent approaches 1 from above.",
     ),
-    TableRow("Accelerated-DP-SRGD, T = sqrt(n)", "ours", "accelerated-srgd", square_root, plan=TREE),
+    TableRow("Accelerated-DP-SRGD, T = sqrt(n)", "ours", "accelerated-srgd", square_root, options=TREE),
     TableRow(
         "Snowball-SGD",
         "feldman",
@@ -87,7 +86,7 @@ ROWS = (
         "or in high dimension, T is below n and the exponent approaches 1 from above.",
     ),
     TableRow("Phased-SGD", "feldman", "phased-sgd", fourth_root),
-    TableRow("online-to-batch, B = 1", "online", "online-to-batch", _one_per_row, plan=TREE),
+    TableRow("online-to-batch, B = 1", "online", "online-to-batch", _one_per_row, options=TREE),
     TableRow(
         "Phased-ERM, SVRG",
         "bring",

@@ -39,7 +39,7 @@ def curve(tuned: Sequence[TunedMethod]) -> dict[str, Any]:
     """Return the points of one method."""
     method = tuned[0].task.method
     points = [point(each) for each in tuned]
-    return {"name": method.name, "algorithm": method.algorithm, "kind": method.kind, "points": points}
+    return {"name": method.name, "method": method.method, "kind": method.kind, "points": points}
 
 
 def excess_ratio(above: Mapping[str, Any], below: Mapping[str, Any]) -> Estimate:

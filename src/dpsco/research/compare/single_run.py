@@ -27,7 +27,8 @@ from typing import Any
 import dpsco
 from dpsco.errors import DpscoError, ExtraMissing, InvalidArgument, one_of
 from dpsco.json_files import canonical, jsonable
-from dpsco.methods import ALGORITHMS, Algorithm
+from dpsco.methods import METHODS, Method
+from dpsco.methods.method import RoundMethod
 from dpsco.research.compare.evaluation_data import MOST_REPLICATES, ROLES, Setting, rows_for
 
 __all__ = ["Fields", "RunOutcome", "SingleRun", "execute", "key_for"]
@@ -41,14 +42,13 @@ class SingleRun:
     """What to run, on the data of which replicate."""
 
     setting: Setting
-    algorithm: str
+    method: str
     rounds: int
+    """Rounds, where the method is told their number."""
     role: str
     replicate: int
     options: Fields = ()
     """Fields of the method."""
-    plan: Fields = ()
-    """Fields of the plan: mechanism, z_step."""
     scales: Fields = ()
     """Factors on the default values of the knobs."""
 
@@ -62,11 +62,11 @@ class SingleRun:
         file = self.setting.file
         setting = dataclasses.replace(self.setting, file=None)
         fields = {
-            **{name: getattr(self, name) for name in ("algorithm", "rounds", "role", "replicate")},
-            **{name: sorted(getattr(self, name)) for name in ("options", "plan", "scales")},
+            **{name: getattr(self, name) for name in ("method", "rounds", "role", "replicate")},
+            **{name: sorted(getattr(self, name)) for name in ("options", "scales")},
             "setting": dataclasses.asdict(setting),
             "file": None if file is None else file.digest,
-            "code": _code(self.algorithm),
+            "code": _code(self.method),
         }
         return hashlib.sha256(canonical(jsonable(fields))).hexdigest()[:32]
 
@@ -96,9 +96,9 @@ def execute(run: SingleRun) -> RunOutcome:
     rows = rows_for(run.setting, run.role, run.replicate)
     began = time.process_time()
     try:
-        plan = _plan(run)
+        plan = dpsco.Plan(run.setting.problem, run.setting.n, run.setting.budget, configured(run))
         stream = dpsco.stream(rows.features, rows.labels)
-        result = dpsco.train(plan, stream, algorithm=configured(run, plan), key=key_for(run.role, run.replicate))
+        result = dpsco.train(plan, stream, key=key_for(run.role, run.replicate))
     except ExtraMissing:
         raise
     except DpscoError as refusal:
@@ -117,22 +117,19 @@ def execute(run: SingleRun) -> RunOutcome:
     )
 
 
-def configured(run: SingleRun, plan: dpsco.Plan) -> Any:
-    """Return the method with its options and its scaled knobs."""
-    method: Any = ALGORITHMS[run.algorithm](**dict(run.options))
-    defaults = method.defaults(plan)
-    return dataclasses.replace(method, **{name: scale * defaults[name] for name, scale in run.scales})
+def configured(run: SingleRun) -> Method:
+    """Return the method with its options and its scaled hyperparameters."""
+    kind, setting = METHODS[run.method], run.setting
+    rounds = {"rounds": run.rounds} if issubclass(kind, RoundMethod) else {}
+    method = kind(**{"clip": setting.problem.lipschitz, **rounds, **dict(run.options)})
+    defaults = method.defaults(setting.problem, setting.n, setting.budget)
+    scaled: dict[str, Any] = {name: scale * defaults[name] for name, scale in run.scales}
+    return dataclasses.replace(method, **scaled)
 
 
 def key_for(role: str, replicate: int) -> bytes:
     """Return the fixed noise key of a replicate. No two replicates share it."""
     return hashlib.sha256(f"dpsco compare, {role}, {replicate}".encode()).digest()
-
-
-def _plan(run: SingleRun) -> dpsco.Plan:
-    problem, setting = run.setting.problem, run.setting
-    settled = {"beta": problem.smoothness, "clip": problem.lipschitz, **dict(run.plan)}
-    return dpsco.Plan(problem, setting.n, setting.budget, rounds=run.rounds, **settled)
 
 
 def _parameters(model: dpsco.Model, problem: dpsco.Problem) -> Any:
@@ -145,9 +142,9 @@ def _parameters(model: dpsco.Model, problem: dpsco.Problem) -> Any:
 
 
 @cache
-def _code(algorithm: str) -> str:
+def _code(method: str) -> str:
     """Return a digest of the files that define a method and its base classes, without comments and docstrings."""
-    kinds = [kind for kind in ALGORITHMS[algorithm].__mro__ if issubclass(kind, Algorithm) and kind is not Algorithm]
+    kinds = [kind for kind in METHODS[method].__mro__ if issubclass(kind, Method) and kind is not Method]
     paths = sorted({inspect.getfile(kind) for kind in kinds})
     return hashlib.sha256("".join(_statements(Path(path)) for path in paths).encode()).hexdigest()[:16]
 

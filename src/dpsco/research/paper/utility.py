@@ -47,11 +47,7 @@ def algorithm_1(seed: int) -> Finding:
             problem=problem,
             n=rows,
             budget=dpsco.Budget(epsilon=math.inf, delta=1e-6),
-            rounds=T,
-            beta=beta,
-            clip=math.inf,
-            z_step=z_step,
-            mechanism="independent",
+            method=dpsco.AcceleratedSRGD(rounds=T, beta=beta, clip=math.inf, z_step=z_step, mechanism="independent"),
         )
         result = dpsco.train(plan, dpsco.stream(X, labels))
         y, nablas = _listing(X, labels, T, rows // T, beta, radius, 1.0 if z_step == "listed" else 0.5)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from dpsco.methods import ALGORITHMS
+from dpsco.methods import METHODS
 from dpsco.research.compare.compared_methods import NEED_ACCOUNTANT, accountant_installed
 from dpsco.research.compare.comparison_size import ComparisonSize
 from dpsco.research.compare.estimates import exponent
@@ -40,12 +40,12 @@ def measure(pool: RunPool, size: ComparisonSize) -> dict[str, Any]:
 
 
 def _rows() -> tuple[TableRow, ...]:
-    return tuple(row for row in ROWS if accountant_installed() or row.algorithm not in NEED_ACCOUNTANT)
+    return tuple(row for row in ROWS if accountant_installed() or row.method not in NEED_ACCOUNTANT)
 
 
 def _run(row: TableRow, n: int, size: ComparisonSize) -> SingleRun:
     setting = Setting(n=n, fresh=size.fresh)
-    return SingleRun(setting, row.algorithm, row.rounds(n), "scoring", 0, options=row.options, plan=row.plan)
+    return SingleRun(setting, row.method, row.rounds(n), "scoring", 0, options=row.options)
 
 
 def _line(row: TableRow, outcomes: dict[int, RunOutcome]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _line(row: TableRow, outcomes: dict[int, RunOutcome]) -> dict[str, Any]:
     ran = {n: outcome for n, outcome in outcomes.items() if not outcome.refused}
     line: dict[str, Any] = {
         "name": row.name,
-        "algorithm": row.algorithm,
+        "method": row.method,
         "system": paper.pop("system"),
         "paper": paper,
         "sizes": list(ran),
@@ -65,7 +65,7 @@ def _line(row: TableRow, outcomes: dict[int, RunOutcome]) -> dict[str, Any]:
     steps, gradients = [o.steps for o in ran.values()], [o.gradients for o in ran.values()]
     step_fit, gradient_fit = exponent(list(ran), steps), exponent(list(ran), gradients)
     participation = max(outcome.participation for outcome in ran.values())
-    method = ALGORITHMS[row.algorithm](**dict(row.options))
+    method = METHODS[row.method]
     reasons = (
         (row.step_reason, step_fit.value - paper["step_exponent"]),
         (row.gradient_reason, gradient_fit.value - paper["gradient_exponent"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsco.release.mechanisms.response import response
+from dpsco.algorithm_1 import response
 
 
 def final_iterate(q: float, rounds: int, z_step: str, start: float, noise: np.ndarray) -> float:

@@ -1,0 +1,165 @@
+"""What is true of a run besides its plan, stated by whoever runs it; and the report that it makes.
+
+Each of ``train``, ``partial_fit``, the engines and the estimators states its ``Facts`` before the first row. Nobody
+edits a finished report.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from importlib.metadata import version
+
+from dpsco.accounting.budget import Budget
+from dpsco.planning.plan import Plan
+from dpsco.run.report import UNITS, PrivacyReport
+
+__all__ = ["Clipping", "Facts", "render"]
+
+
+class Clipping(Enum):
+    """Who clips, and what that asks the reader to trust."""
+
+    LIBRARY = ""
+    CALLER = "the caller's oracle clips every row as the contract of oracles says, and looks at one row at a time"
+    CLIENTS = "clients clip every row as they are asked to; the server cannot check it"
+    SERVER = "all of a client is one clipped vector in one round, clipped again by the server; `row` means client here"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a report says beyond the plan.
+
+    Parameters
+    ----------
+    clipping : Clipping
+        Who clips.
+    unit : str, optional
+        Whose privacy is protected, in words; one row under the budget's adjacency unless given.
+    budget : Budget, optional
+        The guarantee of the whole that this run is a part of; the plan's unless given. Accounts are charged with it.
+    trusted : tuple of str
+        Who besides this process sees rows or un-noised sums, and what else is taken on trust.
+    max_rows_per_unit : int, optional
+        Rows of one id that count, where rows carry ids.
+    table : bool
+        Whether the run belongs to a table that people tune on: the report then warns of searches.
+    inferred : tuple of str
+        What was read off private rows, so the guarantee does not cover it.
+    """
+
+    clipping: Clipping = Clipping.LIBRARY
+    unit: str | None = None
+    budget: Budget | None = None
+    trusted: tuple[str, ...] = ()
+    max_rows_per_unit: int | None = None
+    table: bool = False
+    inferred: tuple[str, ...] = ()
+
+    def assumptions(self) -> tuple[str, ...]:
+        """The facts as assumptions of the report."""
+        found = [*self.trusted, *([self.clipping.value] if self.clipping.value else [])]
+        if self.table:
+            found.append(
+                "hyperparameters were not chosen by looking at these rows: a search (GridSearchCV, say) releases one "
+                "model for each candidate and fold, and none but this one is covered"
+            )
+        if self.max_rows_per_unit is not None:
+            found.append(
+                f"all rows of one person carry one id; the first {self.max_rows_per_unit} of an id count, the others "
+                "as zero rows"
+            )
+        return (*found, *(f"NOT COVERED: {fact}" for fact in self.inferred))
+
+
+def render(
+    plan: Plan,
+    facts: Facts,
+    run_id: str,
+    *,
+    seeded: bool,
+    replayed: bool,
+    rows_read: int | None,
+    rows_available: int | None,
+) -> PrivacyReport:
+    """The report of a run.
+
+    Parameters
+    ----------
+    plan, facts, run_id
+        What was planned, what is true of this run, and its name.
+    seeded, replayed : bool
+        Whether the noise key was given, or released values were frozen: such a run is not private.
+    rows_read, rows_available : int or None
+        Rows that came and rows that were there; None where the number is not known or not public.
+
+    Returns
+    -------
+    PrivacyReport
+    """
+    budget, schedule, method = facts.budget or plan.budget, plan.schedule, plan.method
+    noise, planned = schedule.most_noise, schedule.rows
+    if not budget.private:
+        reason = "no noise was added (epsilon = inf)."
+    elif seeded:
+        reason = "the noise key was given by hand; whoever knows it can remove the noise. For research only."
+    elif replayed:
+        reason = "the released values are those of another run (a replay). For audits only."
+    else:
+        reason = method.reason
+    return PrivacyReport(
+        private=budget.private and not seeded and not replayed,
+        reason=reason,
+        mu=budget.mu,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        adjacency=budget.adjacency,
+        records=budget.records,
+        unit=facts.unit or UNITS[budget.adjacency],
+        method=method.name,
+        needs=method.needs,
+        releases=method.releases,
+        accounting=schedule.accounting.text,
+        gaussian=schedule.accounting.gaussian,
+        mechanism=schedule.mechanism.name,
+        rounds=schedule.rounds,
+        batch_size=schedule.mean_size,
+        sampling=schedule.sampling,
+        rows_planned=planned,
+        rows_missing=None if rows_read is None else planned - rows_read,
+        rows_unread=None if rows_available is None else max(0, rows_available - planned),
+        gradients_per_example=method.gradients_per_row(schedule),
+        clip=noise.clip,
+        noise_std=noise.sigma,
+        sensitivity=schedule.sensitivity,
+        difference=noise.difference,
+        slack=noise.slack,
+        grid=noise.grid,
+        assumptions=(
+            "the plan's numbers (n, batch size, clip, norms, classes, radius, start) were fixed without looking at "
+            "the rows",
+            "each row reached one stream once, and rows of one person beyond `records` are not in it",
+            "the operating system's randomness and AES are sound; timing and memory are not watched",
+            *method.assumptions,
+            *facts.assumptions(),
+        ),
+        publishable=(*_PUBLISHABLE[method.releases], "this report and the plan"),
+        never_publish=("noise keys and checkpoints' secret.json", "diagnostics, unclipped or un-noised sums"),
+        versions=dict(_versions()),
+        run_id=run_id,
+    )
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Versions that the noise depends on; looked up once, since the look-up reads files."""
+    return {"python": platform.python_version(), **{name: version(name) for name in ("dpsco", "numpy", "randomgen")}}
+
+
+_PUBLISHABLE = {
+    "all iterates": ("the model and every iterate", "the released sums of every round"),
+    "phase outputs": ("the model and the released output of every phase, and no iterate in between",),
+    "last iterate": ("the model, which is the last iterate, and no iterate before it",),
+}
