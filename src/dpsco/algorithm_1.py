@@ -76,6 +76,7 @@ def update(
     beta : float
         Scaling of the steps.
     z_step : {"listed", "halved"}
+        Name of c.
     project : callable
         Projection into the domain; none unless given.
 
@@ -108,9 +109,11 @@ def response(ratios: ArrayLike, rounds: int, z_step: str = "halved") -> Response
     Parameters
     ----------
     ratios : array of shape (H,)
+        q for each direction.
     rounds : int
         Number of rounds T.
     z_step : {"halved", "listed"}
+        Name of c.
 
     Returns
     -------

@@ -42,7 +42,7 @@ class PendingRows:
             return parts[0]
         pieces: Any = [features for features, _ in parts]
         if is_sparse(pieces[0]):
-            features: Any = CsrRows.joined([CsrRows.of(piece) for piece in pieces])
+            joined: Any = CsrRows.joined([CsrRows.of(piece) for piece in pieces])
         else:
-            features = np.concatenate(pieces)
-        return features, np.concatenate([labels for _, labels in parts])
+            joined = np.concatenate(pieces)
+        return joined, np.concatenate([labels for _, labels in parts])
