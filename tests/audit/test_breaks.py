@@ -31,7 +31,7 @@ class LetsNaNThrough:
 
 
 def test_a_sum_that_is_not_finite_is_no_small_distance() -> None:
-    """A replay does not ask ``release``, which refuses NaN; and NaN is not larger than what was declared."""
+    """``release`` refuses NaN, so the row decides whether the run ends; and NaN is not larger than any bound."""
     rng = np.random.default_rng(0)
     features, labels = ordinary_rows(PROBLEM, 40, rng)
     check = replay_check(plan_subject(PLAN, LetsNaNThrough()), features, labels, rng)

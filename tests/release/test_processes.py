@@ -22,7 +22,12 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 ROUNDS, WIDTH = 4, 3
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), WIDTH)
-PLAN = dpsco.Plan(problem=PROBLEM, n=64, budget=dpsco.Budget(1.0, 1e-6), rounds=ROUNDS, beta=0.25, clip=1.0)
+PLAN = dpsco.Plan(
+    problem=PROBLEM,
+    n=64,
+    budget=dpsco.Budget(1.0, 1e-6),
+    method=dpsco.AcceleratedSRGD(rounds=ROUNDS, beta=0.25, clip=1.0),
+)
 
 
 def in_a_child(work: Callable[[], object]) -> str:
@@ -49,7 +54,7 @@ def in_a_child(work: Callable[[], object]) -> str:
 
 
 def asked(step: int) -> Query:
-    noise = PLAN.calibration
+    noise = PLAN.schedule.calibration
     return Query(step, (np.zeros(WIDTH),), (1.0,), noise.clip, 16, noise.grid, noise.rowwise)
 
 
@@ -58,7 +63,7 @@ def total(value: float) -> Clipped:
 
 
 def releaser(ledger: object) -> Releaser:
-    return Releaser(PLAN.calibration, PLAN.noise_mechanism, WIDTH, ledger)  # type: ignore[arg-type]
+    return Releaser(PLAN.schedule.calibration, PLAN.schedule.mechanism, WIDTH, ledger)  # type: ignore[arg-type]
 
 
 def test_two_children_of_a_live_run_release_nothing_and_the_parent_goes_on() -> None:

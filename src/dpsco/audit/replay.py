@@ -84,6 +84,8 @@ def _compare(one: Transcript, other: Transcript, distances: list[float], declare
     """Findings, each with how far the sums of the two runs are apart: the worst is told first."""
     if one.error != other.error:
         return [(0.0, f"one data set ends in {one.error or 'a model'}, its neighbour in {other.error or 'a model'}.")]
+    if one.error is not None:  # without the odd row the run came to its end: whether it does is an output
+        return [(np.inf, f"a run on this row ends in {one.error}.")]
     found, apart = [], max(distances, default=0.0) / declared
     if apart > 1:
         step = int(np.argmax(distances))

@@ -10,7 +10,7 @@ import pytest
 from dpsco.engines.flower import Attendance, Hashed, LocalNodes, linear_gradients, respond, wire
 from dpsco.engines.flower.client import contribution
 from dpsco.engines.flower.server import FederatedOracle
-from dpsco.query import Batch, Query
+from dpsco.query import Query
 
 from .worlds import PROBLEM, P, T, a_plan
 
@@ -40,7 +40,7 @@ class Fixed:
 
 def total(transport: Fixed, attendance: Attendance | None = None) -> np.ndarray:
     oracle = FederatedOracle(PLAN, transport, "client", Hashed(), attendance=attendance)
-    return oracle.answer(QUERY, Batch(ROUND, ())).total
+    return oracle.answer(QUERY).total
 
 
 def bound() -> float:

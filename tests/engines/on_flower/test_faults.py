@@ -13,7 +13,7 @@ from dpsco.engines.flower import Attendance, Hashed, LocalNodes, Roster, serve, 
 from dpsco.engines.flower.client import clipped, contribution
 from dpsco.engines.flower.server import FederatedOracle
 from dpsco.errors import InvalidArgument
-from dpsco.query import Batch, Query
+from dpsco.query import Query
 
 from .worlds import KEY, P, T, a_plan, devices, rows, spread
 
@@ -159,7 +159,7 @@ def test_a_client_that_does_not_clip_is_clipped_by_the_server(scale: int) -> Non
 
     def total(numbers: np.ndarray | None) -> np.ndarray:
         guest = (lambda q, step: []) if numbers is None else only_in_round_3(lambda q: answer(q, numbers=numbers))
-        return FederatedOracle(PLAN, WithGuest(guest), "client", Hashed()).answer(query, Batch(3, ())).total
+        return FederatedOracle(PLAN, WithGuest(guest), "client", Hashed()).answer(query).total
 
     step = min(scale * int(PLAN.clip / noise.grid), 2**31 - 1)
     for numbers in (np.full(P, step), np.array([step, -step, 0, 0, 0, 0]), np.full(P, -(2**31))):
@@ -213,7 +213,7 @@ def test_sums_that_are_driven_out_of_range_do_not_drown_an_honest_row() -> None:
                 yield node + 1, wire.encode_answer(asked, [("", np.full(P, largest))])
 
         transport = type("Nodes", (), {"ask": staticmethod(ask)})()
-        return FederatedOracle(plan, transport, "example", Hashed()).answer(query, Batch(0, ())).total
+        return FederatedOracle(plan, transport, "example", Hashed()).answer(query).total
 
     row = int(plan.clip / noise.grid / np.sqrt(P))
     for nodes in (1, 2, 20, 6_000):

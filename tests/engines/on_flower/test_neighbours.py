@@ -7,7 +7,7 @@ import pytest
 
 from dpsco.engines.flower import Hashed, LocalNodes
 from dpsco.engines.flower.server import FederatedOracle
-from dpsco.query import Batch, Query
+from dpsco.query import Query
 
 from .worlds import P, T, a_plan, devices, rows, spread
 
@@ -23,7 +23,7 @@ def totals(clients: dict, plan, unit: str, points: list[np.ndarray]) -> np.ndarr
     for step in range(T):
         weights = (step + 1.0, -float(step))
         query = Query(step, (points[step], points[step - 1]), weights, plan.clip, 1, noise.grid, noise.rowwise)
-        sums.append(oracle.answer(query, Batch(step, ())).total)
+        sums.append(oracle.answer(query).total)
     return np.array(sums)
 
 
