@@ -38,6 +38,8 @@ def replay_check(subject: Subject, features: Array, labels: Array, rng: np.rando
         other = observe(partial(subject.run, *second, True), base)
         pairs += 1
         distances = [_distance(a, b) for a, b in zip(one.sums, other.sums, strict=False)]
+        if one.error is not None:  # release refused a sum that is not finite: no distance is beyond it
+            distances.append(np.inf)
         worst = max([worst, *distances])
         found = _compare(one, other, distances, declared)
         findings += [(weight, f"row {place}, {row.name!r}: {text}") for weight, text in found]
@@ -84,8 +86,8 @@ def _compare(one: Transcript, other: Transcript, distances: list[float], declare
     """Findings, each with how far the sums of the two runs are apart: the worst is told first."""
     if one.error != other.error:
         return [(0.0, f"one data set ends in {one.error or 'a model'}, its neighbour in {other.error or 'a model'}.")]
-    if one.error is not None:  # without the odd row the run came to its end: whether it does is an output
-        return [(np.inf, f"a run on this row ends in {one.error}.")]
+    if one.error is not None:  # without the odd row the run came to its end, and whether it does is an output
+        return [(np.inf, f"a run with this row ends in {one.error}.")]
     found, apart = [], max(distances, default=0.0) / declared
     if apart > 1:
         step = int(np.argmax(distances))

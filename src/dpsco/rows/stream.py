@@ -27,7 +27,7 @@ from dpsco.rows.ids import NO_ROUND, rounds_of_ids
 from dpsco.rows.layout import LabelRule, Layout
 from dpsco.rows.rechunk import WaitingRows
 
-__all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Stream", "hashed_round", "stream"]
+__all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Stream", "stream"]
 
 _VIEW_BYTES = 1 << 30  # a chunk of an array in memory is a view: large ones cost nothing
 _COPY_BYTES = 1 << 20  # a chunk that is converted, gathered from short ones or from rows here and there is a copy

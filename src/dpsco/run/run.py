@@ -31,7 +31,7 @@ from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Query
 from dpsco.release.ledger import MemoryLedger, open_folder
 from dpsco.release.noise import check_key, derive, new_key
 from dpsco.release.releaser import Releaser
-from dpsco.rows.pending import PendingRows
+from dpsco.rows.rechunk import WaitingRows
 from dpsco.run.facts import Clipping, Facts, render
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Counts, Diagnostics, Model, Result, Round
@@ -127,7 +127,7 @@ class Run:
         self._rows = CountedRows(oracle, plan.problem, self._releaser.indices, self._method.needs == "convexity")
         self._state = self._method.start(self._schedule, x0)
         self._trace: list[Round] = []
-        self._pending, self._pushed, self._interrupted = PendingRows(), 0, False
+        self._waiting, self._pushed, self._interrupted = WaitingRows(), 0, False
         self._begin_round()
 
     # --- what is asked ----------------------------------------------------------------------------
@@ -203,15 +203,15 @@ class Run:
             )
         self._interrupted = True
         self._pushed += len(labels)
-        self._pending.put(features, labels)
-        while not self.complete and self._pending.rows >= (size := min(CHUNK_ROWS, self._left)):
-            self.absorb(Batch(self.query.step, [self._pending.take(size)]))
+        self._waiting.put(features, labels)
+        while not self.complete and self._waiting.rows >= (size := min(CHUNK_ROWS, self._left)):
+            self.absorb(Batch(self.query.step, [self._waiting.take(size)]))
             self.rows_read = (self.rows_read or 0) + size
             self._left -= size
             if not self._left:
                 self.finish_round()
         if self.complete:
-            self._pending = PendingRows()  # rows that still come, up to n, are not read
+            self._waiting = WaitingRows()  # rows that still come, up to n, are not read
         self._interrupted = False
 
     # --- what goes out ----------------------------------------------------------------------------
