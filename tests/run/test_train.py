@@ -180,9 +180,11 @@ def test_resuming_gives_the_same_model_bit_for_bit(rows, tmp_path, stop) -> None
 
 
 def test_an_adaptive_plan_resumes_bit_for_bit_and_its_beta_follows_released_values(rows, tmp_path) -> None:
-    plan = dataclasses.replace(PLAN, beta=2.0, adaptive=True, budget=dpsco.Budget(math.inf, 1e-3), clip=math.inf)
+    method = dataclasses.replace(PLAN.method, beta=2.0, adaptive=True, clip=math.inf)
+    plan = dataclasses.replace(PLAN, method=method, budget=dpsco.Budget(math.inf, 1e-3))
     expected = dpsco.train(plan, dpsco.stream(*rows), key=KEY).model.coef
-    fixed = dpsco.train(dataclasses.replace(plan, adaptive=False), dpsco.stream(*rows), key=KEY).model.coef
+    plain = dataclasses.replace(plan, method=dataclasses.replace(method, adaptive=False))
+    fixed = dpsco.train(plain, dpsco.stream(*rows), key=KEY).model.coef
     assert np.linalg.norm(expected) > 1.5 * np.linalg.norm(fixed)  # beta fell, so the steps grew
     with pytest.raises(Stopped):
         dpsco.train(plan, dpsco.stream(*rows), key=KEY, checkpoint=tmp_path, on_round=stop_after(3))
@@ -196,7 +198,8 @@ def test_a_checkpoint_is_not_overwritten_and_refuses_another_run(rows, tmp_path)
     with pytest.raises(dpsco.CheckpointError, match="resume=True"):
         dpsco.train(PLAN, dpsco.stream(*rows), checkpoint=tmp_path)
     with pytest.raises(dpsco.CheckpointError, match="another run"):
-        dpsco.train(dataclasses.replace(PLAN, beta=0.3), dpsco.stream(*rows), checkpoint=tmp_path, resume=True)
+        other = dataclasses.replace(PLAN, method=dataclasses.replace(PLAN.method, beta=0.3))
+        dpsco.train(other, dpsco.stream(*rows), checkpoint=tmp_path, resume=True)
     with pytest.raises(dpsco.CheckpointError, match="another run"):
         dpsco.train(PLAN, dpsco.stream(*rows), start=np.ones(P), checkpoint=tmp_path, resume=True)
     with pytest.raises(dpsco.CheckpointError, match="another run"):
