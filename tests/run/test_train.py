@@ -197,8 +197,8 @@ def test_a_checkpoint_is_not_overwritten_and_refuses_another_run(rows, tmp_path)
         dpsco.train(PLAN, dpsco.stream(*rows), checkpoint=tmp_path, on_round=stop_after(2))
     with pytest.raises(dpsco.CheckpointError, match="resume=True"):
         dpsco.train(PLAN, dpsco.stream(*rows), checkpoint=tmp_path)
+    other = dataclasses.replace(PLAN, method=dataclasses.replace(PLAN.method, beta=0.3))
     with pytest.raises(dpsco.CheckpointError, match="another run"):
-        other = dataclasses.replace(PLAN, method=dataclasses.replace(PLAN.method, beta=0.3))
         dpsco.train(other, dpsco.stream(*rows), checkpoint=tmp_path, resume=True)
     with pytest.raises(dpsco.CheckpointError, match="another run"):
         dpsco.train(PLAN, dpsco.stream(*rows), start=np.ones(P), checkpoint=tmp_path, resume=True)

@@ -176,7 +176,7 @@ def _of_one_node(plan: dpsco.Plan, numbers: np.ndarray, seen: Attendance | None 
         return [(0, wire.encode_answer(wire.decode_query(message), [("", numbers)]))]
 
     transport = type("Node", (), {"ask": staticmethod(ask)})()
-    return FederatedOracle(plan, transport, "example", Hashed(), attendance=seen).answer(query, Batch(0, ())).total
+    return FederatedOracle(plan, transport, "example", Hashed(), attendance=seen).answer(query).total
 
 
 def test_an_example_level_sum_longer_than_all_rows_together_is_scaled_down_to_them() -> None:
