@@ -129,8 +129,8 @@ def test_an_estimator_passes_and_its_report_is_marked_not_private() -> None:
 def test_a_replay_repeats_the_releases_and_is_over_with_its_block() -> None:
     subject = plan_subject(plan(), oracles.gradient)
     rows = np.ones((96, 16)), np.ones(96), np.arange(96)
-    first = observe(lambda: subject.run(*rows, True))
-    again = observe(lambda: subject.run(*rows, True), first)
+    first = observe(lambda: subject.run(*rows, False))
+    again = observe(lambda: subject.run(*rows, False), first)
     assert np.array_equal(first.released, again.released)
     assert first.visible == again.visible
     fresh = observe(lambda: subject.run(*rows, False))

@@ -37,7 +37,6 @@ from dpsco.query import Clipped, Query, Released
 from dpsco.run import watching
 
 N, P, T = 1200, 4, 3  # 400 rows a round: a whole block of 256 and a short one
-KEY = bytes(range(32))  # of every run: a replay is not private, and neither is the run it repeats
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -68,7 +67,7 @@ def observe(
     with watching(run, replay=replay), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            result = train(plan, rows(), oracle=oracle, start=start, key=KEY)
+            result = train(plan, rows(), oracle=oracle, start=start)
             report = dataclasses.asdict(result.report)
             report.pop("run_id")
             run.report, run.trace, run.model = report, result.trace, result.model.coef.tobytes()

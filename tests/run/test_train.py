@@ -17,6 +17,8 @@ import pytest
 
 import dpsco
 from dpsco.datasets import reference_problem
+from dpsco.query import Batch
+from dpsco.run import Run, watching
 
 N, P, T = 2_000, 5, 8
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=P)
@@ -289,3 +291,40 @@ def test_import_is_light() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     heavy = {"scipy", "mpmath", "rich", "numba", "sklearn", "matplotlib", "jinja2", "jax", "torch", "randomgen"}
     assert not heavy & set(loaded.stdout.split())
+
+
+def test_a_watched_run_is_told_of_every_round_and_is_not_private(rows) -> None:
+    seen = []
+    with watching(lambda query, clipped, released: seen.append((query.step, clipped.total.copy(), released.value))):
+        first = dpsco.train(PLAN, dpsco.stream(*rows))
+    assert [step for step, _, _ in seen] == list(range(T))
+    assert not first.report.private
+    with watching(replay=[value for _, _, value in seen]):
+        again = dpsco.train(PLAN, dpsco.stream(rows[0][::-1], rows[1][::-1]))
+    assert np.array_equal(again.model.coef, first.model.coef)
+    assert not again.report.private
+    assert dpsco.train(PLAN, dpsco.stream(*rows)).report.private
+
+
+def test_a_run_takes_rows_in_parts_and_sums_from_elsewhere(rows) -> None:
+    plan = dataclasses.replace(PLAN, method=dataclasses.replace(PLAN.method, rounds=3))
+    oracle, size = dpsco.LinearOracle(plan.problem.loss), plan.batch_size
+    whole = dpsco.train(plan, dpsco.stream(*rows), oracle=oracle, key=KEY)
+    for elsewhere in (False, True):
+        with Run(plan, oracle=None if elsewhere else oracle, key=KEY) as run:
+            while not run.complete:
+                first = run.query.step * size
+                for part in (slice(first, first + 256), slice(first + 256, first + size)):
+                    batch = Batch(run.query.step, [(rows[0][part], rows[1][part])])
+                    if elsewhere:
+                        run.absorb_sum(oracle.answer(run.query, batch))
+                    else:
+                        run.absorb(batch)
+                run.finish_round()
+        assert np.array_equal(run.model.coef, whole.model.coef)
+        assert run.trace == whole.trace
+        assert run.counts == whole.counts
+        with pytest.raises(dpsco.HorizonError):
+            _ = run.query
+        with pytest.raises(TypeError, match="never pickled"):
+            pickle.dumps(run)

@@ -80,7 +80,7 @@ def render(
     run_id: str,
     *,
     seeded: bool,
-    replayed: bool,
+    watched: bool,
     rows_read: int | None,
     rows_available: int | None,
 ) -> PrivacyReport:
@@ -90,8 +90,8 @@ def render(
     ----------
     plan, facts, run_id
         What was planned, what is true of this run, and its name.
-    seeded, replayed : bool
-        Whether the noise key was given, or released values were frozen: such a run is not private.
+    seeded, watched : bool
+        Whether the noise key was given, or the run was watched (watch.py): such a run is not private.
     rows_read, rows_available : int or None
         Rows that came and rows that were there; None where the number is not known or not public.
 
@@ -105,12 +105,12 @@ def render(
         reason = "no noise was added (epsilon = inf)."
     elif seeded:
         reason = "the noise key was given by hand; whoever knows it can remove the noise. For research only."
-    elif replayed:
-        reason = "the released values are those of another run (a replay). For audits only."
+    elif watched:
+        reason = "the run was watched: an observer saw un-noised sums, or gave the released values. For audits only."
     else:
         reason = method.reason
     return PrivacyReport(
-        private=budget.private and not seeded and not replayed,
+        private=budget.private and not seeded and not watched,
         reason=reason,
         mu=budget.mu,
         epsilon=budget.epsilon,

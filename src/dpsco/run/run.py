@@ -288,7 +288,7 @@ class Run:
             self.facts,
             self.id,
             seeded=self._seeded,
-            replayed=self._replayed,
+            watched=self._replayed or self._observer is not None,
             rows_read=self.rows_read,
             rows_available=self.rows_available,
         )

@@ -6,8 +6,8 @@
         dpsco.train(plan, neighbour)
 
 In a replay the method asks the same queries as before, as in the proof of adaptive composition, so whatever still
-differs between two runs comes from the rows. What an observer sees is SENSITIVE. A replayed run is not private, and
-its report says so.
+differs between two runs comes from the rows. What an observer sees is SENSITIVE. A watched run is not private, and its
+report says so.
 """
 
 from __future__ import annotations
