@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import dpsco
-from dpsco import Budget, L2Ball, Plan, Problem, stream, train
+from dpsco import AcceleratedSRGD, Budget, L2Ball, Plan, Problem, stream, train
 from dpsco.clipping import CompiledOracle
 from dpsco.query import Batch, Query
 from dpsco.rows.contribution_cap import ContributionCap
@@ -23,7 +23,8 @@ KEY = bytes(32)
 
 def plan_of(n: int, width: int, rounds: int = 4, loss: Any = None, adjacency: str = "zero-out", **more: Any) -> Plan:
     problem = Problem(loss or dpsco.Logistic(), L2Ball(5.0), width)
-    return Plan(problem=problem, n=n, budget=Budget(1.0, 1e-6, adjacency), rounds=rounds, beta=0.25, clip=1.0, **more)
+    method = AcceleratedSRGD(rounds=rounds, beta=0.25, clip=1.0, **more)
+    return Plan(problem=problem, n=n, budget=Budget(1.0, 1e-6, adjacency), method=method)
 
 
 def typed(source: dpsco.Stream, plan: Plan) -> list[list[bytes]]:
@@ -87,7 +88,8 @@ def test_labels_beyond_a_torch_models_outputs_are_refused_before_a_row_is_spent(
 
     oracle = dpsco_torch.oracle(torch.nn.Linear(3, 5), torch.nn.CrossEntropyLoss(reduction="none"))
     problem = Problem(dpsco.CustomLoss(), L2Ball(20.0), dimension=oracle.size)
-    plan = Plan(problem=problem, n=100, budget=Budget(1.0, 1e-6), rounds=2, beta=1.0, clip=1.0)
+    method = AcceleratedSRGD(rounds=2, beta=1.0, clip=1.0)
+    plan = Plan(problem=problem, n=100, budget=Budget(1.0, 1e-6), method=method)
     rows, labels = RNG.standard_normal((100, 3)), np.arange(100) % 10
     with pytest.raises(dpsco.DataError, match="0 to 4"):
         train(plan, stream(rows, labels), oracle=oracle, start=oracle.start)

@@ -169,7 +169,7 @@ def test_a_client_that_does_not_clip_is_clipped_by_the_server(scale: int) -> Non
 
 def _of_one_node(plan: dpsco.Plan, numbers: np.ndarray, seen: Attendance | None = None) -> np.ndarray:
     """The sum of a round whose only node sends ``numbers`` for its rows."""
-    noise = plan.calibration
+    noise = plan.schedule.calibration
     query = Query(0, (np.zeros(P),), (1.0,), plan.clip, plan.batch_size, noise.grid, noise.rowwise)
 
     def ask(message: bytes, step: int) -> list[tuple[int, bytes]]:
@@ -180,7 +180,7 @@ def _of_one_node(plan: dpsco.Plan, numbers: np.ndarray, seen: Attendance | None 
 
 
 def test_an_example_level_sum_longer_than_all_rows_together_is_scaled_down_to_them() -> None:
-    seen, noise = Attendance(), PLAN.calibration
+    seen, noise = Attendance(), PLAN.schedule.calibration
     total = _of_one_node(PLAN, np.full(P, 2**60), seen)
     assert seen.rounds[0]["longer than all rows together"] == 1
     assert np.linalg.norm(total) == pytest.approx(PLAN.n * PLAN.clip, rel=1e-3)
@@ -190,7 +190,7 @@ def test_an_example_level_sum_longer_than_all_rows_together_is_scaled_down_to_th
 @pytest.mark.parametrize("count", [399, 400, 401, 500, 40_000])
 def test_one_more_row_moves_a_long_sum_by_no_more_than_one_row(count: int) -> None:
     """n = 400 rows are planned. Once a longer sum counted as 0: 400 equal rows gave 400 clips, one more gave 0."""
-    noise = PLAN.calibration
+    noise = PLAN.schedule.calibration
     row = np.rint(clipped(np.ones((1, P)), PLAN.clip)[0] / noise.grid).astype(np.int64)
     rng = np.random.default_rng(0)
     for other in (row, -row, *np.rint(clipped(rng.normal(size=(5, P)), PLAN.clip) / noise.grid).astype(np.int64)):

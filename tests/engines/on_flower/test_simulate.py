@@ -11,7 +11,7 @@ import dpsco
 from dpsco.cli import main
 from dpsco.engines.flower import Attendance, LocalNodes, linear_gradients, serve, wire
 from dpsco.engines.flower.simulate import Availability, simulate
-from dpsco.errors import InvalidArgument
+from dpsco.errors import ClusterError, InvalidArgument
 from dpsco.planning.federation_costs import device_costs
 
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=10)
@@ -68,7 +68,8 @@ def test_the_bytes_of_a_device_are_those_of_its_messages() -> None:
             sizes.append((len(query), len(answer)))
             return [(0, answer)]
 
-    serve(plan, Weighed())
+    with pytest.raises(ClusterError, match="Nobody answered"):  # it is not the round of that id
+        serve(plan, Weighed())
     ours = device_costs(plan)[0]
     assert sizes[-1] == (ours.bytes_down, ours.bytes_up)
     assert ours.cohort * ours.rounds == pytest.approx(plan.n)

@@ -45,7 +45,7 @@ def test_every_method_of_every_section_has_the_same_budget() -> None:
             for outcome in (RunOutcome(score=1.0), RunOutcome(score=None, refused="no")):
                 asked = followed(task, outcome)
                 assert len(asked) == size.budget.runs
-                tuned = {(t.scales, t.options, t.plan, t.rounds) for t in asked if t.role == "tuning"}
+                tuned = {(t.scales, t.options, t.rounds) for t in asked if t.role == "tuning"}
                 assert len(tuned) == size.budget.configurations
 
 

@@ -16,7 +16,7 @@ __all__ = ["linear_gradients"]
 
 
 def linear_gradients(problem: Problem, features: Any, labels: Any) -> Gradients:
-    """Return ``x -> (rows, p)``: the gradient of ``problem.loss`` on each row of any container.
+    """Return ``x -> (rows, p)``: the gradient of ``problem.loss`` on each row of any container, or on one row.
 
     A row that does not fit (gate.py), or whose label the loss cannot take, has a gradient of NaN, which clients count
     as 0.
@@ -28,6 +28,8 @@ def linear_gradients(problem: Problem, features: Any, labels: Any) -> Gradients:
     """
     if isinstance(problem.loss, CustomLoss):
         raise DataError("A CustomLoss has gradients of its own: pass a function x -> (rows, p) in their place.")
+    if isinstance(features, np.ndarray) and features.ndim == 1 and features.dtype != object:  # a device with one row
+        features, labels = features[None], [labels] if np.ndim(labels) == 0 else labels
     a, y = Declared(problem.dimension).chunk(features, labels)
     if problem.intercept:
         a = np.hstack([a, np.ones((len(y), 1))])
