@@ -53,7 +53,7 @@ def test_the_page_runs(page: str, tmp_path, monkeypatch, capsys) -> None:
         if language == "python":
             exec(compile(block, page, "exec"), names)  # noqa: S102
             continue
-        for line in block.strip().splitlines():
+        for line in block.strip().replace("\\\n", " ").splitlines():
             program, *arguments = shlex.split(line)
             assert program == "dpsco"
             assert main(arguments) == 0, line
