@@ -132,14 +132,14 @@ def read_sealed(path: Path, kind: str, fields: set[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``, waiting up to ``wait`` seconds for it.
+    """Hold an exclusive lock on ``path``; wait up to ``wait`` seconds for it.
 
-    The system drops the lock if the process dies. A forked child does not share it.
+    The system releases the lock if the process dies. A forked child does not share it.
 
     Raises
     ------
     CheckpointError
-        if another process still holds the lock after ``wait`` seconds.
+        If another process still holds the lock after ``wait`` seconds.
     """
     lock = _Lock(path)
     forget_in_children(lock)
@@ -159,7 +159,7 @@ def locked(path: Path, what: str, *, wait: float = 0.0) -> Iterator[None]:
 
 
 class _Lock:
-    """A file descriptor that carries a lock, closed once."""
+    """A file descriptor that holds a lock; it is closed once."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -174,7 +174,7 @@ class _Lock:
         return True
 
     def close(self) -> None:
-        """End the lock, also for copies of the descriptor in children that have not run yet."""
+        """Release the lock, also for copies of the descriptor in children that have not run yet."""
         import fcntl
 
         if self._descriptor is not None:
@@ -182,7 +182,7 @@ class _Lock:
         self.forget()
 
     def forget(self) -> None:
-        """Close the descriptor; while another copy of it is open, the lock stays."""
+        """Close the descriptor. The lock remains while another copy of it is open."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

@@ -1,7 +1,7 @@
-"""One process: what is secret does not survive a fork.
+"""Secrets do not survive a fork.
 
-A forked child has a copy of everything its parent holds. With a noise key in it, parent and child would add the same
-noise to different sums, and the difference of two releases would be a sum without noise.
+A forked child has a copy of its parent's memory. With the noise key, parent and child would add the same noise to
+different sums, and the difference of two releases would contain no noise.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ["forget_in_children"]
 
 class _Holder(Protocol):
     def forget(self) -> None:
-        """Drop what a forked child must not have. Called in the child, before any other code runs there."""
+        """Drop the secrets. Called in a forked child, before any other code runs there."""
 
 
 _HOLDERS: weakref.WeakSet[_Holder] = weakref.WeakSet()
 
 
 def forget_in_children(holder: _Holder) -> None:
-    """Have ``holder.forget()`` called in every child that this process forks from now on."""
+    """Call ``holder.forget()`` in every child that this process forks from now on."""
     _HOLDERS.add(holder)
 
 

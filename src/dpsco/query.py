@@ -1,9 +1,9 @@
-"""The narrow waist: the only values that pass between algorithm, oracle and release.
+"""The only values that pass between method, oracle and release.
 
-algorithm.ask(state)  -> Query       public
+method.ask(state)     -> Query       public
 oracle.answer(query)  -> Clipped     SENSITIVE: repr hides it, pickle and copy refuse it
 release(clipped)      -> Released    private, safe to publish
-algorithm.tell(state, released)
+method.tell(state, released)
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ __all__ = [
 Array = NDArray[np.float64]
 
 Chunk = tuple[NDArray[Any], NDArray[Any]]
-"""Some rows of a batch: features of shape (rows, p), labels of shape (rows,)."""
+"""Some rows of a batch: features of shape (rows, p) and labels of shape (rows,)."""
 
 CHUNK_ROWS = 4096
-"""Chunks of a batch, all but the last, hold a multiple of this many rows; of fewer if rows are wide."""
+"""Every chunk of a batch but the last has a multiple of this many rows, or of fewer if rows are wide."""
 
 _UNIT_NUMBERS = 1 << 18
 
 
 def chunk_multiple(width: int) -> int:
-    """Rows that chunks of dense rows hold a multiple of: a power of two from 256 to ``CHUNK_ROWS``, about 2 MB.
+    """Return the number that divides the rows of dense chunks: a power of two from 256 to ``CHUNK_ROWS``, about 2 MB.
 
-    Blocks that an oracle sums by themselves are no longer than this, so they never straddle two chunks.
+    An oracle's blocks are no longer than this, so no block spans two chunks.
     """
     return min(CHUNK_ROWS, max(256, 1 << (_UNIT_NUMBERS // width).bit_length()))
 
 
 SUMMATION_SLACK = 2.0**-10
-"""Share of the clip that summing one block in floating point may add to the distance of two neighbours' sums."""
+"""Share of the clip that floating-point summation of one block may add to the distance of neighbouring sums."""
 
 
 def to_grid(values: Array, grid: float) -> Array:
-    """``values`` rounded to the nearest multiples of ``grid``, a power of two; as they are if grid = 0.
+    """Round ``values`` to the nearest multiples of ``grid``, a power of two; no rounding if grid = 0.
 
     Guarantee: sums of results are exact in float64, in any order, while they stay below 2^53 grid.
     """
     if grid == 0.0:
         return values
-    steps = np.asarray(values / grid)  # the one new array: memory of long vectors costs more than what is done in it
+    steps = np.asarray(values / grid)  # the only new array: allocating a long vector takes longer than the arithmetic
     np.rint(steps, out=steps)
     steps *= grid
     return steps
@@ -69,36 +69,36 @@ def to_grid(values: Array, grid: float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """What round ``step`` asks of each fresh example d: ``clip(sum_j weights[j] grad f(points[j], d), clip)``.
+    """The contribution of each row d in round ``step``: ``clip(sum_j weights[j] grad f(points[j], d), clip)``.
 
     Everything in it is public: it is computed from the plan and from released values.
     """
 
     step: int
     points: tuple[Array, ...]
-    """(x_t, x_{t-1}); only (x_0,) in round 0, where eta_{-1} = 0."""
+    """(x_t, x_{t-1}); only (x_0,) in round 0, because eta_{-1} = 0."""
     weights: tuple[float, ...]
     """(eta_t, -eta_{t-1})."""
     clip: float
-    """C, the bound on one example's weighted difference; inf without noise."""
+    """C, the bound on the norm of a row's contribution; inf without noise."""
     size: int
-    """B, the public batch size: the denominator, whatever number of rows comes."""
+    """B, the public batch size: the denominator, independent of the actual number of rows."""
     grid: float = 0.0
-    """Power of two that block sums are rounded to; 0 without noise."""
+    """Power of two to which block sums are rounded; 0 without noise."""
     rowwise: bool = False
-    """Round each row's contribution by itself, so that the sum depends on no row's position (add-remove, samples)."""
+    """Whether to round each contribution by itself: then no row's position affects the sum (add-remove, samples)."""
 
     def __post_init__(self) -> None:
-        # Points are the algorithm's own state: a gradient function that worked in place would write rows into it.
+        # Points belong to the method's state: a gradient function that works in place would write rows into it.
         points = tuple(np.ascontiguousarray(point, dtype=np.float64).view() for point in self.points)
         for point in points:
             point.setflags(write=False)
         object.__setattr__(self, "points", points)
 
     def digest(self, points: Sequence[bytes] | None = None) -> bytes:
-        """SHA-256 of all fields: two queries ask the same if and only if it is equal.
+        """Compute the SHA-256 of all fields; it identifies the query.
 
-        ``points`` are the SHA-256 of the points, where they are known already.
+        ``points`` are the SHA-256 of the points, if already known.
         """
         if points is None:
             points = [hashlib.sha256(point.data).digest() for point in self.points]
@@ -108,24 +108,25 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Which rows a round sees: those at positions ``first`` to ``last``, or a Poisson sample of them. Public."""
+    """The rows of a round: those at positions ``first`` to ``last``, or a Poisson sample of them. Public."""
 
     first: int
     last: int
     rate: float = 1.0
-    """Probability with which each of the rows enters, drawn from the run's key by itself in every round."""
+    """Probability of each row, sampled independently in every round with the run's key."""
 
     @property
     def rows(self) -> int:
+        """Number of positions."""
         return self.last - self.first
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows of one round, in chunks that can each be held in memory; read once, in order.
+    """The rows of one round, in chunks that each fit into memory; read once, in order.
 
     Every chunk but the last has a multiple of ``chunk_multiple(width)`` rows (``CHUNK_ROWS`` if sparse), so the
-    blocks of a batch do not depend on how it was cut into chunks.
+    blocks of a batch do not depend on its chunks.
     """
 
     step: int
@@ -133,9 +134,9 @@ class Batch:
 
 
 class Clipped:
-    """SENSITIVE: a sum of clipped contributions, not yet noised.
+    """SENSITIVE: a sum of clipped contributions, before noise.
 
-    It can be handed to ``release`` and to nothing else: it does not print, copy or pickle.
+    It is meant for ``release`` only: it cannot be printed, copied or pickled.
     """
 
     __slots__ = ("clipped_rows", "rows", "total", "zeroed_rows")
@@ -147,14 +148,14 @@ class Clipped:
         self.zeroed_rows = zeroed_rows
 
     def add(self, other: Clipped) -> None:
-        """Take in another sum of other rows, in place: for work that is handed this very object."""
+        """Add a sum of other rows in place, for code that shares this object."""
         self.total += other.total
         self.rows += other.rows
         self.clipped_rows += other.clipped_rows
         self.zeroed_rows += other.zeroed_rows
 
     def __add__(self, other: Clipped) -> Clipped:
-        """Union of two disjoint sets of rows; exact on the grid, so shards combine in any order."""
+        """Combine two disjoint sets of rows; exact on the grid, so shards combine in any order."""
         return Clipped(
             self.total + other.total,
             self.rows + other.rows,
@@ -163,14 +164,14 @@ class Clipped:
         )
 
     def __repr__(self) -> str:
-        return "Clipped(<sensitive: hand it to release>)"
+        return "Clipped(<sensitive: pass it to release>)"
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("A Clipped sum is sensitive and is never pickled or copied. Release it first.")
+        raise TypeError("A Clipped sum is sensitive and cannot be pickled or copied. Release it first.")
 
 
 _BY_RELEASE = object()
-"""Held by ``dpsco.release.releaser`` alone: nothing else makes a ``Released``."""
+"""Token of ``dpsco.release.releaser``: no other module creates a ``Released``."""
 
 
 class Released:
@@ -180,7 +181,7 @@ class Released:
 
     def __init__(self, step: int, value: Array, *, by: object) -> None:
         if by is not _BY_RELEASE:
-            raise TypeError("Only dpsco.release.releaser makes a Released: that is where the noise is added.")
+            raise TypeError("Only dpsco.release.releaser creates a Released: the noise is added there.")
         value.setflags(write=False)
         object.__setattr__(self, "step", step)
         object.__setattr__(self, "value", value)

@@ -1,7 +1,7 @@
-"""The privacy account of one data set: what all runs on the same people have cost together.
+"""The privacy account of one data set: the total cost of all runs on the same rows.
 
-Runs that are mu_i-GDP compose, adaptively too, to sqrt(sum mu_i^2)-GDP. A weekly refit at epsilon = 1 is
-not epsilon = 1 at the end of the year: this file knows what it is.
+Runs that are mu_i-GDP compose, also adaptively, to sqrt(sum mu_i^2)-GDP. A weekly run at epsilon = 1 has a larger
+epsilon at the end of the year; the account computes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Account"]
 
 FORMAT = 1
 PATIENCE = 60.0
-"""Seconds that a charge waits for others to finish theirs; one takes milliseconds."""
+"""Seconds for which a charge waits for other processes; a charge takes milliseconds."""
 
 _LIMIT = ("adjacency", "records", "epsilon", "delta")
 _FIELDS = {"format", *_LIMIT, "runs"}
@@ -29,25 +29,34 @@ _FIELDS = {"format", *_LIMIT, "runs"}
 
 @dataclass(frozen=True)
 class Account:
-    """A file that adds up the runs on one data set and refuses the one that would overdraw ``limit``.
+    """A file that composes the runs on one data set and refuses a run that would exceed ``limit``.
 
-    ``Account.create(path, limit)`` begins an account, once per data set. ``Account(path)`` opens it, with the limit it
-    was created with. A missing file is an error: an account that started anew at 0 would forget what was spent.
+    ``Account.create(path, limit)`` begins an account, once per data set. ``Account(path)`` opens it with the limit it
+    was created with. A missing file is an error: a new account would start at 0 and omit what was spent.
 
     Parameters
     ----------
-    path
+    path : Path
         The account's file. A symbolic link is followed, so all links to a file are one account. A file with several
         hard links is refused.
-    limit
-        Checked against the file's own limit if given.
+    limit : Budget, optional
+        Compared with the limit in the file if given.
+
+    Raises
+    ------
+    AccountError
+        If there is no account, or it has another limit.
+    CheckpointError
+        If the file is damaged.
 
     Guarantee
     ---------
-    A run is charged, on disk, before its first release; a resumed run is charged once. Processes that charge at the
+    A run is charged, on disk, before its first release. A resumed run is charged once. Processes that charge at the
     same time wait for each other, at most ``PATIENCE`` seconds. Restoring an older copy of the file is outside the
     guarantee.
 
+    Examples
+    --------
     >>> import tempfile
     >>> account = Account.create(Path(tempfile.mkdtemp()) / "people.json", limit=Budget(epsilon=3.0, delta=1e-6))
     >>> account.charge("week 1", Budget(epsilon=1.0, delta=1e-6))
@@ -70,14 +79,23 @@ class Account:
     def create(cls, path: str | Path, limit: Budget) -> Account:
         """Begin an account with nothing spent.
 
-        Raises ``AccountError`` if there is a file at ``path`` already.
+        Parameters
+        ----------
+        path : Path
+        limit : Budget
+            The guarantee for all runs together; its epsilon is finite.
+
+        Raises
+        ------
+        AccountError
+            If ``path`` exists or the limit is infinite.
         """
         _check_limit(limit)
         place = Path(path).resolve()
         place.parent.mkdir(parents=True, exist_ok=True)
         with _turn(place):
             if place.exists():
-                raise AccountError(f"There is an account {place.name!r} already. Open it with Account(path).")
+                raise AccountError(f"The account {place.name!r} exists already. Open it with Account(path).")
             public = {name: getattr(limit, name) for name in _LIMIT}
             write_sealed(place, {"format": FORMAT, **public, "runs": []})
         return cls(place, limit)
@@ -95,11 +113,11 @@ class Account:
 
     @property
     def runs(self) -> list[dict[str, Any]]:
-        """The charged runs: id and mu."""
+        """The charged runs, each with id and mu."""
         return list(self._read()["runs"])
 
     def remaining(self) -> Budget:
-        """The largest budget one more run may have."""
+        """Return the largest budget for one more run. Raise AccountError if nothing is left."""
         left = self.limit.mu**2 - self.mu**2
         epsilon = gaussian.epsilon_of(math.sqrt(left) * (1 - 1e-12), self.limit.delta) if left > 0 else 0.0
         if epsilon <= 0:
@@ -107,32 +125,45 @@ class Account:
         return Budget(epsilon, self.limit.delta, self.limit.adjacency, self.limit.records)
 
     def charge(self, run_id: str, budget: Budget) -> None:
-        """Write down one run, or refuse it; a run already written down costs nothing more."""
+        """Charge one run, on disk. A run that is already charged costs nothing more.
+
+        Parameters
+        ----------
+        run_id : str
+            Unique name of the run.
+        budget : Budget
+            Its guarantee, with the adjacency and records of the limit.
+
+        Raises
+        ------
+        AccountError
+            If the run would exceed the limit, has no noise, another adjacency or other records, or was charged with
+            another budget.
+        """
         if (budget.adjacency, budget.records) != (self.limit.adjacency, self.limit.records):
             raise AccountError(
-                f"The account counts adjacency={self.limit.adjacency!r}, records={self.limit.records}; the run "
-                "promises "
-                f"{budget.adjacency!r}, records={budget.records}. Plan it with the account's own."
+                f"The account has adjacency={self.limit.adjacency!r}, records={self.limit.records}; the run has "
+                f"{budget.adjacency!r}, records={budget.records}. Plan the run with those of the account."
             )
         if not budget.private:
-            raise AccountError("A run without noise (epsilon=inf) cannot be charged to an account: it would void it.")
+            raise AccountError(
+                "A run without noise (epsilon=inf) cannot be charged to an account: no limit would hold."
+            )
         with _turn(self.path):
             state = self._read()
             known = {run["id"]: run["mu"] for run in state["runs"]}
             if run_id in known:
                 if known[run_id] != budget.mu:
                     raise AccountError(
-                        f"The run {run_id!r} is on the account with another budget. Name the new run anew."
+                        f"The run {run_id!r} is on the account with another budget. Give the new run another name."
                     )
                 return
             total = gaussian.compose(*(run["mu"] for run in state["runs"]), budget.mu)
-            if total > self.limit.mu * (1 + 1e-12):  # sigma carries the same factor as a margin
+            if total > self.limit.mu * (1 + 1e-12):  # sigma has the same factor as a margin
                 raise AccountError(
                     f"This run would bring the account {self.path.name!r} to "
-                    "epsilon="
-                    f"{gaussian.epsilon_of(total, self.limit.delta):.4g} at delta={self.limit.delta:.3g}, above its "
-                    "limit "
-                    f"{self.limit.epsilon:.4g}. Plan the run with account.remaining(), or raise the limit knowingly."
+                    f"epsilon={gaussian.epsilon_of(total, self.limit.delta):.4g} at delta={self.limit.delta:.3g}, "
+                    f"above its limit {self.limit.epsilon:.4g}. Plan the run with account.remaining()."
                 )
             state["runs"].append({"id": run_id, "mu": budget.mu})
             write_sealed(self.path, state)
@@ -144,10 +175,10 @@ class Account:
         if state["format"] != FORMAT or stored != tuple(getattr(limit, name) for name in _LIMIT):
             raise AccountError(
                 f"The account {self.path.name!r} was created with another limit: epsilon={stored[2]}, "
-                f"delta={stored[3]}, adjacency={stored[0]!r}, records={stored[1]}. Open it with that one, or with none."
+                f"delta={stored[3]}, adjacency={stored[0]!r}, records={stored[1]}. Use that limit or none."
             )
         if not isinstance(state["runs"], list) or not all(_is_run(run, limit.mu) for run in state["runs"]):
-            raise AccountError(f"The account {self.path.name!r} holds a run that is none. Restore it from a copy.")
+            raise AccountError(f"The account {self.path.name!r} holds an invalid entry. Restore it from a copy.")
         return state
 
     def _file(self) -> dict[str, Any]:
@@ -156,12 +187,12 @@ class Account:
         except OSError:
             raise AccountError(
                 f"There is no account {self.path.name!r}. If the data set is new, begin one with Account.create(path, "
-                "limit). If the account was there before, restore it: what its runs have spent stays spent."
+                "limit). If the account existed before, restore it: the cost of its runs remains."
             ) from None
         if links > 1:
             raise AccountError(
-                f"The account {self.path.name!r} has {links} hard links. A charge would reach one of them only: remove "
-                "the others, or use symbolic links."
+                f"The account {self.path.name!r} has {links} hard links. A charge would change only one of them: "
+                "remove the others, or use symbolic links."
             )
         return read_sealed(self.path, "account", _FIELDS)
 
@@ -170,21 +201,21 @@ class Account:
         try:
             return Budget(**{name: state[name] for name in _LIMIT})
         except (InvalidArgument, TypeError):
-            raise AccountError(f"The account {self.path.name!r} holds no possible limit. Restore it.") from None
+            raise AccountError(f"The account {self.path.name!r} holds an invalid limit. Restore it.") from None
 
 
 def _check_limit(limit: Budget) -> None:
     if not limit.private:
-        raise AccountError("An account needs a finite limit: epsilon=inf would let everything through.")
+        raise AccountError("An account needs a finite limit: with epsilon=inf it would accept every run.")
 
 
 def _turn(path: Path) -> AbstractContextManager[None]:
-    """One process at a time; the others wait."""
+    """Hold the account's lock; other processes wait."""
     return locked(path.with_name(path.name + ".lock"), f"account {path.name!r}", wait=PATIENCE)
 
 
 def _is_run(run: Any, limit: float) -> bool:
-    """Whether an entry can have been written by ``charge``."""
+    """Whether ``charge`` can have written this entry."""
     return (
         isinstance(run, dict)
         and set(run) == {"id", "mu"}

@@ -1,12 +1,13 @@
-"""Softmax on dense rows by matrix products: BLAS for scores and sums, one class vector c and one norm for each row.
+"""Softmax on dense rows by matrix products: BLAS for scores and sums, one class vector c and one norm per row.
 
     c = w_0 (softmax(X_0 a) - e_y) + w_1 (softmax(X_1 a) - e_y),     ||c a'|| = ||c|| ||a||,     sum = C' A,
 
-both points' scores in one product of the rows with a p x 2K matrix.
+with the scores of both points from one product of the rows with a p x 2K matrix.
 Guarantee: as in kernels/dense_rows.py: float32 sums of 64 rows (64 gamma_65 of the clip, in any order of addition) or
-float64 sums of 256 rows, rounded to the grid; rows that are not finite, or whose squares leave the safe range, are
-taken out of the products and, if they count at all, go through ``LinearOracle`` alone.
-Cost: the two products of each row; one read of memory; bits do not depend on threads, since BLAS uses one each.
+float64 sums of 256 rows, rounded to the grid. Rows that are not finite, or whose squares leave the safe range, are
+excluded from the products and processed one at a time by ``LinearOracle``. Bits do not depend on the number of
+threads, because each BLAS call uses one.
+Cost: two products per row; one read of memory.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ TASK_ROWS = 1024
 
 @dataclass(frozen=True)
 class SoftmaxOracle:
-    """``LinearOracle`` for a loss of several scores, in threads."""
+    """``LinearOracle`` for a loss with several scores per row, in threads."""
 
     loss: Loss
     intercept: bool = False
     threads: int | None = None
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
+        """Compute the clipped sum of ``batch``."""
         answer = Clipped(np.zeros(query.points[0].size), 0)
         with one_blas_thread():
             for part in in_order(self._tasks(query, batch), self.threads or available_threads()):
@@ -90,7 +92,7 @@ class SoftmaxOracle:
         return clipped
 
     def _alone(self, query: Query, features: NDArray[Any], labels: NDArray[Any], row: int) -> Clipped:
-        """One row's contribution, not rounded."""
+        """Compute one row's contribution without rounding to the grid."""
         chunk = np.asarray(features[row : row + 1], dtype=np.float64), labels[row : row + 1]
         return LinearOracle(self.loss, self.intercept).answer(replace(query, grid=0.0), Batch(query.step, [chunk]))
 
@@ -104,7 +106,7 @@ class SoftmaxOracle:
         slow: NDArray[np.int64],
         block: int,
     ) -> Array:
-        """Sum over blocks of to_grid(C' A + the slow rows of the block)."""
+        """Sum to_grid(C' A + the slow rows of the block) over blocks."""
         from dpsco.clipping.kernels.softmax_parts import settle
 
         k, width = c.shape[1], a.shape[1]

@@ -1,24 +1,24 @@
-"""How much noise: from clip, mechanism and budget to sigma, with floating point counted in.
+"""Calibration: from clip, mechanism and budget to sigma, including floating-point error.
 
-What reaches ``release`` in one round is a sum of block sums, each rounded to a grid. Two neighbouring
-data sets share every block but one, so their sums differ by at most
+One round's sum, as ``release`` receives it, is a sum of block sums, each rounded to a grid. Two neighbouring data sets
+share every block but one, so their sums differ by at most
 
     S C                          S = 1 (zero-out, add-remove) or 2 (replace), C the clip, exact per row
-  + sqrt(p) grid                 rounding of that block, half a grid step on either side
-  + 2^-10 C                      summation of its rows in floating point: SUMMATION_SLACK, the oracles' contract
+  + sqrt(p) grid                 rounding of that block, half a grid step in each data set
+  + 2^-10 C                      floating-point summation of its rows: SUMMATION_SLACK, the oracles' contract
 
-(sums of rounded blocks are exact). The noise is rounded to the same grid; since
-``D + round(w) = round(D + w)`` for D on the grid, that is post-processing of the Gaussian mechanism, and
-no output of it lies off the grid for either neighbour. Then
+(sums of rounded blocks are exact). The noise is rounded to the same grid. Because ``D + round(w) = round(D + w)`` for
+D on the grid, this is post-processing of the Gaussian mechanism, and its output is on the grid for either neighbour.
+Then
 
     sigma = sensitivity(mechanism) * (that sum) / mu.
 
-Float64 noise is not exactly Gaussian. float_noise.py bounds what that costs and chooses a dither that keeps it small;
-the cost counts as slack, a factor on that sum.
+Float64 noise is not exactly Gaussian. float_noise.py bounds the privacy cost and chooses a dither that keeps it small.
+The cost counts as slack, a factor on that sum.
 
-Rounds of other methods need not be alike: ``calibrate_uneven`` allows each round a clip of its own under correlated
-noise, ``calibrate_round`` and ``calibrate_output`` make the noise of one round by itself, a multiple of that sum or of
-a declared sensitivity. ``Uneven`` holds one ``Calibration`` a round.
+Other methods have rounds that differ: ``calibrate_uneven`` gives each round its own clip under correlated noise.
+``calibrate_round`` and ``calibrate_output`` calibrate the noise of a single round to a multiple of that sum or to a
+declared sensitivity. ``Uneven`` holds one ``Calibration`` per round.
 """
 
 from __future__ import annotations
@@ -47,61 +47,83 @@ __all__ = [
 _GRID_SHARE = 2.0**-10
 _SLACK_LIMIT = 0.01
 _EXACT_RANGE = 2.0**53
-_LEAST_CLIP = 1e-100  # over the norm of the longest gradient, 1e150, it still has all its digits
-_FINEST_GRID = 2.0**-40  # of sigma: float64 normals still have thousands of values in each step of the grid
+_LEAST_CLIP = 1e-100  # divided by the longest gradient, of norm 1e150, it still has all its digits
+_FINEST_GRID = 2.0**-40  # of sigma: each step of the grid still contains thousands of float64 normals
 _SAFE = 1.0 + 1e-12
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Noise of a run: all of it public."""
+    """The noise of a run. All of it is public."""
 
     clip: float
     sigma: float
     """Standard deviation of each entry of Z; 0 without noise."""
     grid: float
-    """Power of two that sums and noise are rounded to; 0 without noise."""
+    """Power of two to which sums and noise are rounded; 0 without noise."""
     difference: float
-    """Largest l2 distance of one round's sums on neighbouring data sets, slack included."""
+    """Largest l2 distance between one round's sums on neighbouring data sets, including ``slack``."""
     slack: float
     """The part of ``difference`` that floating point adds to S * C."""
     rowwise: bool
-    """Round row by row: a row deleted (add-remove) or not sampled shifts the others, and no block may feel it."""
+    """Whether to round each row by itself: a deleted or unsampled row shifts the others between blocks."""
     window: float = 0.0
     """Width of the uniform dither, a power of two times the grid; 0 without dither (float_noise.py)."""
 
     def at(self, step: int) -> Calibration:
-        """The calibration of round ``step``: this one, for every round."""
+        """Return the calibration of round ``step``: this one."""
         return self
 
     def deviation(self, row: int) -> float:
-        """sigma of row ``row`` of Z."""
+        """Return sigma of row ``row`` of Z."""
         return self.sigma
 
 
 @dataclass(frozen=True)
 class Uneven:
-    """A calibration for each round; many rounds may share one object."""
+    """One calibration per round; many rounds may share one object."""
 
     rounds: tuple[Calibration, ...]
 
     def at(self, step: int) -> Calibration:
-        """The calibration of round ``step``."""
+        """Return the calibration of round ``step``."""
         return self.rounds[step]
 
     def deviation(self, row: int) -> float:
-        """sigma of row ``row`` of Z; Z has more rows than rounds only where noise is correlated, sigma one number."""
+        """Return sigma of row ``row`` of Z. Z has more rows than rounds only under correlated noise, with one sigma."""
         return self.rounds[min(row, len(self.rounds) - 1)].sigma
 
 
 def calibrate(budget: Budget, mechanism: Mechanism, *, clip: float, dimension: int, rows: int) -> Calibration:
-    """Noise for one run: ``rows`` is the most that one round's sum may hold, ``dimension`` its length.
+    """Calibrate the noise of one run.
 
-    Guarantee: the run is ``budget.mu_per_record``-GDP for one record under ``budget.adjacency``.
-    Refuses what floating point cannot honour.
+    Parameters
+    ----------
+    budget : Budget
+    mechanism : Mechanism
+    clip : float
+        Bound on the norm of a row's contribution.
+    dimension : int
+        Length p of the sums.
+    rows : int
+        Largest number of rows in one round's sum.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    InvalidArgument
+        If floating point cannot give the guarantee: clip not finite or extreme, sums too large for the grid, or delta
+        too small for the noise.
+
+    Guarantee
+    ---------
+    The run is ``budget.mu_per_record``-GDP for one record under ``budget.adjacency``.
     """
     if not budget.private:
-        return _silent(budget, clip)
+        return _without_noise(budget, clip)
     grid, slack, difference = _apart(budget, clip, dimension)
     sigma = _SAFE * mechanism.sensitivity * difference / budget.mu_per_record
     _check_range(rows * clip + 4 * NOISE_SUPPORT * sigma * mechanism.max_error, sigma, grid)
@@ -113,14 +135,14 @@ def calibrate(budget: Budget, mechanism: Mechanism, *, clip: float, dimension: i
 def calibrate_uneven(
     budget: Budget, mechanism: Mechanism, *, clips: Sequence[float], dimension: int, rows: int
 ) -> Uneven:
-    """Correlated noise for a run whose round t has the public clip ``clips[t]``.
+    """Calibrate correlated noise for a run whose round t has the public clip ``clips[t]``.
 
         sigma = max over t of (column norm t of the strategy) * difference(clips[t]) / mu
 
-    Guarantee: as ``calibrate``; one row is in one round, so it moves C D by that column times its difference.
+    Guarantee: as for ``calibrate``. One row is in one round, so it moves C D by that column times its difference.
     """
     if not budget.private:
-        return Uneven(tuple(_silent(budget, clip) for clip in clips))
+        return Uneven(tuple(_without_noise(budget, clip) for clip in clips))
     apart = [_apart(budget, clip, dimension) for clip in clips]
     columns = mechanism.column_norms
     moves = (float(column) * difference for column, (_, _, difference) in zip(columns, apart, strict=True))
@@ -141,15 +163,14 @@ def calibrate_uneven(
 def calibrate_round(
     budget: Budget, *, clip: float, dimension: int, rows: int, multiplier: float, rounds: int, sampled: bool = False
 ) -> Calibration:
-    """Independent noise for the sum of one round among ``rounds``: ``sigma = multiplier * difference``.
+    """Calibrate independent noise for the sum of one round among ``rounds``: ``sigma = multiplier * difference``.
 
-    Whoever chooses the multiplier answers for the composition: sqrt(k)/mu if a row is in k rounds, or what an
-    accountant says of ``sampled`` rounds. Amplification by sampling counts on a zeroed row that is in the sample
-    leaving the sum that there is without it; in a sample cut into blocks it would shift every later one, so that
-    sampled rounds round row by row.
+    The caller chooses the multiplier and is responsible for the composition: sqrt(k)/mu if a row is in k rounds, or
+    the result of an accountant for ``sampled`` rounds. Amplification by sampling requires that a sampled zero row does
+    not change the sum. In blocks it would shift every later row, so sampled rounds are rounded row by row.
     """
     if not budget.private:
-        return _silent(budget, clip)
+        return _without_noise(budget, clip)
     grid, slack, difference = _apart(budget, clip, dimension)
     sigma = _SAFE * multiplier * difference
     _check_range(rows * clip + 4 * NOISE_SUPPORT * sigma * math.sqrt(rounds), sigma, grid)
@@ -162,13 +183,15 @@ def calibrate_round(
 def calibrate_output(
     budget: Budget, *, sensitivity: float, error: float, dimension: int, largest: float, rounds: int
 ) -> Calibration:
-    """Noise for one output, a vector of norm up to ``largest`` that neighbours move by ``S * sensitivity`` at most.
+    """Calibrate noise for one output, a vector of norm up to ``largest``.
 
-    ``error`` bounds the distance between the computed output and the exact one, so it counts twice.
-    Guarantee: the output is ``budget.mu_per_record``-GDP, where the sensitivity holds.
+    Neighbours change it by at most ``S * sensitivity``. ``error`` bounds the distance between the computed output and
+    the exact one, so it counts twice.
+
+    Guarantee: the output is ``budget.mu_per_record``-GDP, provided that the sensitivity holds.
     """
     if not budget.private:
-        return _silent(budget, sensitivity)
+        return _without_noise(budget, sensitivity)
     grid = _grid_for(sensitivity, dimension)
     slack = _SAFE * (math.sqrt(dimension) * grid + 2 * error)
     difference = budget.clips_apart * sensitivity + slack
@@ -179,22 +202,21 @@ def calibrate_output(
     return _calibration(sensitivity, sigma, grid, difference, slack, False, window, pays)
 
 
-def _silent(budget: Budget, clip: float) -> Calibration:
+def _without_noise(budget: Budget, clip: float) -> Calibration:
     return Calibration(clip, sigma=0.0, grid=0.0, difference=budget.clips_apart * clip, slack=0.0, rowwise=False)
 
 
 def _apart(budget: Budget, clip: float, dimension: int) -> tuple[float, float, float]:
-    """(grid, slack, difference) of a sum of rows clipped at ``clip``."""
+    """Compute (grid, slack, difference) of a sum of rows clipped at ``clip``."""
     if not math.isfinite(clip):
         raise InvalidArgument(
             f"Expected a finite clip={clip} with epsilon={budget.epsilon}: without a clip one row can move the sum by "
-            "any "
-            "amount and no noise hides it. The Lipschitz constant of the loss is a good clip."
+            "any amount, and no noise hides that. The Lipschitz constant of the loss is a good clip."
         )
     if not _LEAST_CLIP <= clip <= 1.0 / _LEAST_CLIP:
         raise InvalidArgument(
-            f"Expected clip={clip:.3g} between {_LEAST_CLIP:g} and {1 / _LEAST_CLIP:g}: beyond, the arithmetic of "
-            "float64 loses digits and a row may exceed the clip. Scale features or labels."
+            f"Expected clip={clip:.3g} between {_LEAST_CLIP:g} and {1 / _LEAST_CLIP:g}: outside this range float64 "
+            "loses digits, and a row may exceed the clip. Scale features or labels."
         )
     grid = _grid_for(clip, dimension)
     slack = _SAFE * (math.sqrt(dimension) * grid + SUMMATION_SLACK * clip)
@@ -204,7 +226,7 @@ def _apart(budget: Budget, clip: float, dimension: int) -> tuple[float, float, f
 
 
 def _smooth(budget: Budget, mechanism: Mechanism, sigma: float, grid: float, dimension: int) -> tuple[float, float]:
-    """(factor that pays for what float64 takes of mu, window) of correlated noise."""
+    """Compute (factor on sigma that covers the cost of float64 noise, window) for correlated noise."""
     absolute, deviation = mechanism.increment_norms
     found = smoothing(
         mu=budget.mu,
@@ -221,7 +243,7 @@ def _smooth(budget: Budget, mechanism: Mechanism, sigma: float, grid: float, dim
 
 
 def _smooth_alone(budget: Budget, sigma: float, grid: float, dimension: int, rounds: int) -> tuple[float, float]:
-    """(factor, window) of one among ``rounds`` rounds with independent noise.
+    """Compute (factor, window) of one among ``rounds`` rounds with independent noise.
 
     An accountant's epsilon at most doubles its share when sigma grows by a share, so 4 kappa / epsilon covers 2 kappa.
     """
@@ -235,7 +257,7 @@ def _smooth_alone(budget: Budget, sigma: float, grid: float, dimension: int, rou
 def _calibration(
     clip: float, sigma: float, grid: float, apart: float, slack: float, rowwise: bool, window: float, pays: float
 ) -> Calibration:
-    """What float64 noise costs counts as slack: ``difference`` and sigma grow by the same factor."""
+    """Count the cost of float64 noise as slack: ``difference`` and sigma grow by the same factor."""
     difference = pays * apart
     return Calibration(clip, pays * sigma, grid, difference, slack + (difference - apart), rowwise, window)
 
@@ -253,13 +275,15 @@ def _check_range(largest: float, sigma: float, grid: float) -> None:
 
 
 def check_support(budget: Budget, coordinates: int, shift: float | None = None) -> None:
-    """Noise of bounded support: a shift of mu standard deviations uncovers a little probability in each coordinate."""
+    """Raise InvalidArgument if noise of bounded support cannot give ``budget.delta``.
+
+    A shift of mu standard deviations leaves a little probability uncovered in each coordinate.
+    """
     shift = budget.mu if shift is None else shift
     uncovered = math.sqrt(coordinates) * math.erfc((NOISE_SUPPORT - shift) / math.sqrt(2.0))
     if uncovered > budget.delta / 100:
         raise InvalidArgument(
-            f"Float64 noise ends at {NOISE_SUPPORT:.0f} standard deviations, which cannot honour "
-            f"delta={budget.delta:.3g} "
-            f"at epsilon={budget.epsilon:.6g} (mu={budget.mu:.3g}). Use a smaller epsilon, a larger delta, or "
-            "epsilon=math.inf for no privacy at all."
+            f"Float64 noise ends at {NOISE_SUPPORT:.0f} standard deviations, which is too few for "
+            f"delta={budget.delta:.3g} at epsilon={budget.epsilon:.6g} (mu={budget.mu:.3g}). Use a smaller epsilon, a "
+            "larger delta, or epsilon=math.inf for no privacy at all."
         )

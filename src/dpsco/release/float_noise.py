@@ -1,12 +1,12 @@
-"""How close float64 noise is to Gaussian noise, and the dither that keeps it close on fine grids.
+"""The distance between float64 noise and Gaussian noise, and the dither that keeps it small on fine grids.
 
-A float64 normal takes finitely many values. A grid cell much narrower than the noise holds few of them, and the number
-differs from cell to cell. Over a million coordinates these differences can say more about a row than a small mu allows.
-So a released sum is
+A float64 normal has finitely many values. A grid cell much narrower than the noise contains few of them, and their
+number differs between cells. Over a million coordinates these differences can reveal more about a row than a small mu
+allows. So a released sum is
 
     D + round_grid(w~) + U,      U uniform on the multiples of the grid in a window of width s = 2^k grid,
 
-where w~ is what float64 makes of the Gaussian noise w.
+where w~ is the float64 version of the Gaussian noise w.
 
 Statement
     Let eta bound |w~ - w|, let p be the dimension and T the number of rounds, and let zeta be a number of standard
@@ -23,18 +23,19 @@ Proof
        s' = s / grid; P is the same with w~. The box for w~ lies between the boxes for w with sides s - 2 eta and
        s + 2 eta.
     3. In direction t the log-density of w has slope (Sigma^-1 w)_t. It is Gaussian with standard deviation at most
-       sensitivity / sigma (the column norms of the lower-triangular factor; mechanisms/base.py), so the slope is at
-       most l = zeta sensitivity / sigma. A function with log-slopes up to l has over two strips of width eta at most
-       2 (eta / s) (1 + l s) e^(l eta) of what it has over the side. T directions give |log P/Q| <= a in a coordinate.
-    4. The noise of different coordinates is independent, whatever the sums adapt to: for fixed data, noise and releases
+       sensitivity / sigma (the column norms of the lower-triangular factor; mechanisms/protocol.py), so the slope is at
+       most l = zeta sensitivity / sigma. The integral over two strips of width eta of a function with log-slopes up to
+       l is at most 2 (eta / s) (1 + l s) e^(l eta) of its integral over the side. T directions give |log P/Q| <= a per
+       coordinate.
+    4. The noise of different coordinates is independent, also with adaptive sums: for fixed data, noise and releases
        determine each other. Hoeffding's inequality bounds the sum of p terms in [-a, a], each with mean at most a^2.
-    5. If Q is m-GDP and P is within e^(+-kappa) of it, either error of a test moves by at most
+    5. If Q is m-GDP and P is within e^(+-kappa) of it, either error of a test changes by at most
        (e^kappa - 1) min(error, 1 - error). In normal quantiles that is at most sqrt(pi / 2) kappa (Mills' ratio at 0),
-       so P is (m + 2.6 kappa)-GDP while kappa <= 0.02: 2 sqrt(pi / 2) = 2.507.
+       so P is (m + 2.6 kappa)-GDP for kappa <= 0.02: 2 sqrt(pi / 2) = 2.507.
 
-What eta is
-    ``COUPLING`` bounds the distance between a float64 normal and the exact normal with the same quantile, in the tails
-    too (noise.py; a test computes it from the tables of the sampler). Streaming adds T + 32 roundings of sums whose
+The bound eta
+    ``COUPLING`` bounds the distance between a float64 normal and the exact normal with the same quantile, also in the
+    tails (noise.py; a test computes it from the tables of the sampler). Streaming adds T + 32 roundings of sums whose
     standard deviation is at most that of an increment.
 """
 
@@ -51,24 +52,24 @@ COUPLING = 2.0**-46
 """Largest distance between a float64 normal and the exact normal with the same quantile."""
 
 GDP_COST = 2.6
-"""A law within e^(+-kappa) of an m-GDP one is (m + GDP_COST kappa)-GDP."""
+"""A distribution within e^(+-kappa) of an m-GDP one is (m + GDP_COST kappa)-GDP."""
 
 LARGEST_LOSS = 0.02
 """Largest kappa for which ``GDP_COST`` holds."""
 
 _ROUNDOFF = 2.0**-53
-_MOST = 0.1  # of mu: beyond, the plan is refused
+_MOST = 0.1  # of mu: a plan with a larger cost is refused
 _WIDEST = 0.5  # of sigma
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """A window and what is left to pay for."""
+    """A window and its remaining cost."""
 
     window: float
     """Width s of the dither, a power of two; the grid itself if no dither is needed."""
     loss: float
-    """kappa."""
+    """The bound kappa."""
 
 
 def smoothing(
@@ -84,12 +85,27 @@ def smoothing(
     deviation: float = 1.0,
     boxes: int | None = None,
 ) -> Smoothing:
-    """The window that costs least: its share of mu plus its share of the noise's variance.
+    """Find the window of least cost: its share of mu plus its share of the noise's variance.
 
-    ``absolute`` and ``deviation`` bound the l1 and l2 norms of the rows that make an increment from draws. ``boxes`` is
-    the number of rounds that share draws: all of them unless given, 1 if rounds are independent.
+    Parameters
+    ----------
+    mu, delta : float
+        The guarantee.
+    sigma, grid : float
+        Standard deviation and grid of the noise.
+    dimension, rounds : int
+        Numbers p of coordinates and T of rounds.
+    sensitivity : float
+        Sensitivity of the mechanism.
+    absolute, deviation : float
+        Bounds on the l1 and l2 norms of the rows that compute an increment from draws.
+    boxes : int, optional
+        Number of rounds that share draws: all of them by default, 1 if rounds are independent.
 
-    Raises ``InvalidArgument`` if no window brings kappa below a tenth of what mu allows.
+    Raises
+    ------
+    InvalidArgument
+        If no window brings kappa below a tenth of what mu allows.
     """
     together = rounds if boxes is None else boxes
     coordinates = dimension * rounds // together

@@ -1,15 +1,15 @@
-"""What was released, and proof of what it was released for. In memory, or in a folder that survives kill -9.
+"""The ledger: released values, and a fingerprint of the query and sum of each. In memory, or in a folder.
 
 A folder holds
-    run.json       public   the run: plan, algorithm, start, library format
-    released.bin   public   one record a round: p float64 values and a SHA-256
+    run.json       public   the run: plan, method, start, library format
+    released.bin   public   one record per round: p float64 values and a SHA-256
     secret.json    SECRET   noise key, fingerprints; mode 0600
     lock                    one writer
 
-Order of writing: the fingerprint of a round first, then its released value, each synced to disk. After a
-crash in between, the round can only be completed with the very same rows and query, and then gives the
-very same value. A live run belongs to one process: in a forked child its ledger refuses everything. Rolling
-the folder back to an older copy is outside the guarantee.
+Guarantee: the fingerprint of a round is written first, then its released value; each is synced to disk. After a crash
+in between (also kill -9), only the same rows and query can complete the round, and then give the same value. A live run
+belongs to one process: in a forked child its ledger refuses everything. Restoring the folder from an older copy is
+outside the guarantee.
 """
 
 from __future__ import annotations
@@ -43,19 +43,42 @@ class Ledger(Protocol):
     run_id: str
 
     @property
-    def key(self) -> bytes: ...
+    def key(self) -> bytes:
+        """The noise key. Raises LedgerError once it is erased."""
+        ...
+
     @property
-    def complete(self) -> bool: ...
-    def fingerprint(self, step: int) -> bytes | None: ...
-    def value(self, step: int) -> Array | None: ...
-    def check_process(self) -> None: ...
-    def record(self, step: int, fingerprint: bytes) -> None: ...
-    def store(self, step: int, value: Array) -> None: ...
-    def erase_key(self) -> None: ...
+    def complete(self) -> bool:
+        """Whether the key is erased."""
+        ...
+
+    def fingerprint(self, step: int) -> bytes | None:
+        """Return the fingerprint of round ``step``, if recorded."""
+        ...
+
+    def value(self, step: int) -> Array | None:
+        """Return the released value of round ``step``, if stored."""
+        ...
+
+    def check_process(self) -> None:
+        """Raise LedgerError in a fork of the process that began the run."""
+        ...
+
+    def record(self, step: int, fingerprint: bytes) -> None:
+        """Record the fingerprint of the next round. Raise LedgerError if it is not the next."""
+        ...
+
+    def store(self, step: int, value: Array) -> None:
+        """Store the released value of a recorded round."""
+        ...
+
+    def erase_key(self) -> None:
+        """Erase the key after the last round."""
+        ...
 
 
 class _Record:
-    """The part both ledgers share: the key and the fingerprints, in order."""
+    """The common part of both ledgers: the key, and the fingerprints in order."""
 
     def __init__(self, run_id: str, key: bytes | None, fingerprints: list[bytes]) -> None:
         self.run_id = run_id
@@ -65,33 +88,36 @@ class _Record:
         forget_in_children(self)
 
     def forget(self) -> None:
-        """In a forked child: a live run stays with the process that began it."""
+        """Drop the key in a forked child: a live run belongs to the process that began it."""
         self._copied, self._key = self._key is not None, None
 
     def check_process(self) -> None:
-        """Raise ``LedgerError`` in a process that holds a copy of a live run."""
+        """Raise LedgerError in a process that holds a copy of a live run."""
         if self._copied:
             raise LedgerError(
                 "This run belongs to the process that began it, and this process is a fork of that one: both would add "
-                "the same noise to different sums. Go on in the process that began the run, or start a new run here "
+                "the same noise to different sums. Continue in the process that began the run, or start a new run here "
                 "(a new key and a new budget)."
             )
 
     @property
     def key(self) -> bytes:
+        """The noise key. Raises LedgerError once it is erased."""
         self.check_process()
         if self._key is None:
             raise LedgerError(
-                "This run is complete and its noise key erased: nothing more can be released. Start a new run."
+                "This run is complete and its noise key is erased: nothing more can be released. Start a new run."
             )
         return self._key
 
     @property
     def complete(self) -> bool:
+        """Whether the key is erased."""
         self.check_process()
         return self._key is None
 
     def fingerprint(self, step: int) -> bytes | None:
+        """Return the fingerprint of round ``step``, if recorded."""
         self.check_process()
         return self._fingerprints[step] if step < len(self._fingerprints) else None
 
@@ -99,41 +125,45 @@ class _Record:
         self.check_process()
         if step != len(self._fingerprints) or step != stored:
             raise LedgerError(
-                f"Round {step} was asked for before round {stored} was released. Release rounds in order."
+                f"Round {step} was requested before round {stored} was released. Release rounds in order."
             )
         self._fingerprints.append(fingerprint)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("A ledger holds the noise key and is never pickled or copied.")
+        raise TypeError("A ledger holds the noise key and cannot be pickled or copied.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(<secret>)"
 
 
 class MemoryLedger(_Record):
-    """The ledger of a run that is not checkpointed."""
+    """The ledger of a run without checkpoints."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(secrets.token_hex(16), key, [])
         self._values: list[Array] = []
 
     def value(self, step: int) -> Array | None:
+        """Return the released value of round ``step``, if stored."""
         return self._values[step] if step < len(self._values) else None
 
     def record(self, step: int, fingerprint: bytes) -> None:
+        """Append the fingerprint of the next round."""
         self._append(step, fingerprint, len(self._values))
 
     def store(self, step: int, value: Array) -> None:
+        """Append the released value."""
         self.check_process()
         self._values.append(value)
 
     def erase_key(self) -> None:
+        """Erase the key."""
         self.check_process()
         self._key = None
 
 
 class FileLedger(_Record):
-    """The ledger of a checkpointed run. Made by ``open_folder``."""
+    """The ledger of a run with checkpoints. Open it with ``open_folder``."""
 
     def __init__(self, folder: Path, header: Mapping[str, Any], secret: Mapping[str, Any], file: BinaryIO) -> None:
         key = None if secret["key"] is None else bytes.fromhex(secret["key"])
@@ -146,26 +176,28 @@ class FileLedger(_Record):
         self._stored = self._verify()
         if key is not None and _probe(key) != self._probe:
             raise CheckpointError(
-                "This installation draws other noise from the same key than the one that began the run. Resume with "
-                "the "
-                "versions of numpy and randomgen that began it, or start a new run."
+                "This installation draws other noise from the key than the installation that began the run. Resume "
+                "with the versions of numpy and randomgen that began it, or start a new run."
             )
 
     def value(self, step: int) -> Array | None:
+        """Read the released value of round ``step``, if stored. Raise CheckpointError if it is damaged."""
         self.check_process()
         if step >= self._stored:
             return None
         return self._read(step)
 
     def record(self, step: int, fingerprint: bytes) -> None:
+        """Write the fingerprint of the next round to disk."""
         self._append(step, fingerprint, self._stored)
         try:
             self._save()
         except BaseException:
-            self._fingerprints.pop()  # nothing has left the process: the round may be tried again
+            self._fingerprints.pop()  # nothing was released: the round may be repeated
             raise
 
     def store(self, step: int, value: Array) -> None:
+        """Write the released value to disk."""
         self.check_process()
         data = np.ascontiguousarray(value, dtype="<f8").tobytes()
         self._file.seek(step * self._record_bytes)
@@ -174,6 +206,7 @@ class FileLedger(_Record):
         self._stored = step + 1
 
     def erase_key(self) -> None:
+        """Erase the key, also on disk."""
         self.check_process()
         self._key = None
         self._save()
@@ -193,7 +226,7 @@ class FileLedger(_Record):
         return np.frombuffer(data, dtype="<f8").astype(np.float64)
 
     def _verify(self) -> int:
-        """Number of whole records; every one is checked, and a torn one at the end is dropped."""
+        """Check every record, drop an incomplete one at the end, and return the number of complete records."""
         size = os.fstat(self._file.fileno()).st_size
         stored, torn = divmod(size, self._record_bytes)
         promised = len(self._fingerprints)
@@ -202,9 +235,8 @@ class FileLedger(_Record):
         finished = self._key is not None or promised == self._rounds == stored
         if not (whole or interrupted) or promised > self._rounds or not finished:
             raise CheckpointError(
-                f"The checkpoint holds {stored} released rounds but vouches for {promised}. Its files are not of the "
-                "same "
-                "moment: restore them together from a copy."
+                f"The checkpoint holds {stored} released rounds but {promised} fingerprints. Its files are not of the "
+                "same moment: restore them together from a copy."
             )
         for step in range(stored):
             self._read(step)
@@ -226,10 +258,27 @@ class FileLedger(_Record):
 def open_folder(
     folder: Path, run: Mapping[str, Any], digest: str, dimension: int, rounds: int, key: bytes, *, resume: bool
 ) -> Iterator[FileLedger]:
-    """The ledger of run ``digest`` in ``folder``: a new one, or the one begun there if ``resume``.
+    """Open the ledger of run ``digest`` in ``folder``: a new one, or the existing one if ``resume``.
 
-    ``run`` says in public words what the run is; ``key`` is the noise key of a new run and is not used
-    when one is resumed.
+    Parameters
+    ----------
+    folder : Path
+        Created if it does not exist.
+    run : mapping
+        Public description of the run.
+    digest : str
+        Identifies plan, method, start and data layout.
+    dimension, rounds : int
+        Length of a released value, and their number.
+    key : bytes
+        Noise key of a new run; not used if one is resumed.
+    resume : bool
+        Whether to continue a run in the folder.
+
+    Raises
+    ------
+    CheckpointError
+        If the folder is in use, damaged, holds another run, or holds one and ``resume`` is False.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "lock", f"checkpoint {folder.name!r}"):
@@ -239,10 +288,10 @@ def open_folder(
         if begun and not resume:
             if released or read_sealed(secret_path, "checkpoint", _SECRET_FIELDS)["fingerprints"]:
                 raise CheckpointError(
-                    f"The folder {folder.name!r} holds a run already. Pass resume=True to go on with it, or name "
+                    f"The folder {folder.name!r} already holds a run. Pass resume=True to continue it, or name "
                     "another folder."
                 )
-            begun = False  # it ended before its first round: nothing was released
+            begun = False  # it ended before its first round; nothing was released
         public = {"format": FORMAT, "digest": digest, "run": dict(run), "dimension": dimension, "rounds": rounds}
         if not begun:
             write_sealed(header_path, {**public, "id": secrets.token_hex(16)})
@@ -254,11 +303,11 @@ def open_folder(
         same = canonical({**header, "id": ""}) == canonical({**public, "id": ""}) and isinstance(header["id"], str)
         if not same or canonical([secret["format"], secret["digest"]]) != canonical([FORMAT, digest]):
             raise CheckpointError(
-                f"The folder {folder.name!r} belongs to another run: its plan, algorithm, start or data layout differ. "
+                f"The folder {folder.name!r} belongs to another run: plan, method, start or data layout differ. "
                 "Resume with the arguments that began it, or name another folder."
             )
         if not released_path.exists():
-            raise CheckpointError(f"The folder {folder.name!r} has lost its released.bin. Restore it from a copy.")
+            raise CheckpointError(f"The folder {folder.name!r} has no released.bin. Restore it from a copy.")
         with released_path.open("r+b", buffering=0) as file:  # a fork then finds nothing to write twice
             try:
                 ledger = FileLedger(folder, header, secret, file)
@@ -277,5 +326,5 @@ def _write(file: BinaryIO, data: bytes) -> None:
 
 
 def _probe(key: bytes) -> str:
-    """Shows that (key, row) still means the same normals, without showing them."""
+    """Compute a digest of some normals, which shows that (key, row) still gives the same without revealing them."""
     return derive(key, "probe", normals(key, 0, 64).tobytes()).hex()

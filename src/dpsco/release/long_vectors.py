@@ -1,6 +1,6 @@
-"""What a round does to whole p-vectors, where p may be a million: weighted sums and hashes, in threads.
+"""Operations on long p-vectors, in threads: weighted sums and hashes.
 
-Guarantee: results are the same, bit for bit, with any number of threads, compiled or not.
+Guarantee: bits do not depend on the number of threads or on whether the loop is compiled.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ __all__ = ["combined", "digests"]
 _SHORT = 1 << 10
 _LONG = 1 << 15
 _BLOCK = 1 << 15
-"""Numbers that stay in the cache while terms are added."""
+"""Entries that stay in the cache while terms are added."""
 
 
 def combined(weights: Array, vectors: Sequence[Array]) -> Array:
-    """sum_i weights[i] vectors[i], term after term.
+    """Compute sum_i weights[i] vectors[i], adding one term after the other.
 
-    Long vectors by a compiled loop that adds four terms at a time, if the compiler is loaded already: it is not worth
-    loading for this alone.
+    Long vectors use a compiled loop that adds four terms at a time, but only if numba is already loaded.
     """
-    # In one go where calls cost more than numbers: rows are added in their order too, unless they are a single column.
+    # Short vectors in one call: np.add.reduce adds rows in order too, except for a single column.
     if 1 < vectors[0].size <= _SHORT:
         terms = np.array(vectors)
         terms *= weights[:, None]
@@ -52,7 +51,7 @@ def combined(weights: Array, vectors: Sequence[Array]) -> Array:
 
 
 def _parts(size: int, *, whole: bool) -> list[slice]:
-    """Blocks that fit the cache, or one part a thread for loops that go over the sum once in four terms."""
+    """Return blocks that fit into the cache, or one part per thread for the compiled loop."""
     block = -(-size // available_threads()) if whole else _BLOCK
     return [slice(start, min(start + block, size)) for start in range(0, size, block)]
 
@@ -65,13 +64,13 @@ def _add_fours(weights: Array, vectors: Sequence[Array], out: Array, *, anew: bo
 
 
 def digests(*vectors: Array) -> list[bytes]:
-    """SHA-256 of each vector's bytes."""
+    """Return the SHA-256 of each vector's bytes."""
     found = [b""] * len(vectors)
 
     def find(k: int) -> None:
         found[k] = sha256(np.ascontiguousarray(vectors[k]).data).digest()
 
-    if max(vector.size for vector in vectors) >= _LONG:  # hashing leaves the interpreter lock alone
+    if max(vector.size for vector in vectors) >= _LONG:  # hashing releases the interpreter lock
         for_each(find, range(len(vectors)))
     else:
         for k in range(len(vectors)):

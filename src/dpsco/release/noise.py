@@ -1,18 +1,18 @@
-"""Gaussian noise as a pure function of (key, row): AES counter mode, float64, nothing shared, nothing global.
+"""Gaussian noise as a pure function of (key, row): AES counter mode, float64, no global state.
 
-    run key  = KDF(master key, digest of the run)        256 bits; another plan, another noise
+    run key  = KDF(master key, digest of the run)        256 bits; each plan has its own noise
     segment  = AES-128-CTR under KDF(run key, segment number), 2^16 coordinates each
     row      = the counter's upper 64 bits: 2^64 blocks apart; bits 62 and 63 are set for dither and tails
 
-numpy's ziggurat makes the normals up to ``EDGE``, where its density is right to a few units of the last digit. Beyond,
-its uniforms of 53 bits leave gaps that grow to tenths of a standard deviation, so a tail is drawn anew here from
-uniforms of 106 bits: x = -log(u) / EDGE until -2 log(v) > x^2 (Marsaglia 1964).
+numpy's ziggurat draws the normals up to ``EDGE``, where its density is right to a few units of the last digit. Beyond,
+its 53-bit uniforms leave gaps that grow to tenths of a standard deviation. Tails are therefore drawn again here from
+106-bit uniforms: x = -log(u) / EDGE until -2 log(v) > x^2 (Marsaglia 1964).
 
-Guarantee: ``normals(key, row, size)`` is the same in every process, for any number of threads and in
-whatever pieces it is drawn; numpy's global state is neither read nor written. A normal is within
-``float_noise.COUPLING`` of the exact normal with the same quantile.
-Cost: one normal costs about what PCG64 asks for it; a cipher per 65,536 coordinates, which ``Normals`` keeps from row
-to row, since making one costs as much as thousands of normals.
+Guarantee: ``normals(key, row, size)`` is the same in every process, for any number of threads and any partition into
+pieces. numpy's global state is neither read nor written. A normal is within ``float_noise.COUPLING`` of the exact
+normal with the same quantile.
+Cost: a normal takes about as long as with PCG64. There is one cipher per 65,536 coordinates. ``Normals`` reuses ciphers
+between rows, because creating one takes as long as thousands of normals.
 """
 
 from __future__ import annotations
@@ -51,32 +51,31 @@ KEY_BYTES = 32
 SEGMENT = 1 << 16
 
 EDGE = 3.6541528853610088
-"""Where numpy's ziggurat ends and its tail begins."""
+"""The point where numpy's ziggurat ends and its tail begins."""
 
 NOISE_SUPPORT = 12.0
-"""Standard deviations that the normals are sure to reach."""
+"""Number of standard deviations that the normals cover for certain."""
 
 _DITHER, _TAIL = 1 << 62, 1 << 63
 
 
 def new_key() -> bytes:
-    """256 fresh bits from the operating system."""
+    """Return 256 fresh bits from the operating system."""
     return secrets.token_bytes(KEY_BYTES)
 
 
 def check_key(key: object) -> bytes:
-    """``key`` if it is 32 bytes."""
+    """Return ``key`` if it is 32 bytes, else raise InvalidArgument."""
     if not isinstance(key, (bytes, bytearray)) or len(key) != KEY_BYTES:
         raise InvalidArgument(
-            f"Expected key to be {KEY_BYTES} bytes. A fixed key repeats the noise for research and the report then "
-            "says "
-            "'not private'; leave it out for a fresh one from the operating system."
+            f"Expected key to be {KEY_BYTES} bytes. A fixed key repeats the noise for research, and the report then "
+            "says 'not private'; omit it for a fresh key from the operating system."
         )
     return bytes(key)
 
 
 def derive(key: bytes, *context: bytes | str | int) -> bytes:
-    """A 256-bit key for one purpose: HMAC-SHA256(key, context), each part of the context length-prefixed."""
+    """Derive a 256-bit key for one purpose: HMAC-SHA256(key, context), with length-prefixed parts of the context."""
     mac = hmac.new(key, digestmod=sha256)
     for part in context:
         data = part.to_bytes(8, "little") if isinstance(part, int) else part.encode() if isinstance(part, str) else part
@@ -86,9 +85,9 @@ def derive(key: bytes, *context: bytes | str | int) -> bytes:
 
 
 class Normals:
-    """SECRET: standard normal vectors under one key, by number.
+    """SECRET: standard normal vectors under one key, by row number.
 
-    Each thread has ciphers of its own, since a draw moves their counters; a lock could stay locked after an interrupt.
+    Each thread has its own ciphers, because a draw changes their counters. A lock could stay locked after an interrupt.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -97,19 +96,19 @@ class Normals:
         forget_in_children(self)
 
     def forget(self) -> None:
-        """In a forked child: draw nothing."""
+        """Drop the key in a forked child, so that it draws nothing."""
         self._key = b""
         self._ciphers = {}
 
     def __call__(self, row: int, size: int, *, start: int = 0) -> Array:
-        """Coordinates ``start .. start + size`` of vector number ``row``."""
+        """Return coordinates ``start .. start + size`` of vector number ``row``."""
         out = np.empty(size)
 
         def fill(segment: int) -> None:
             first, last = max(start, segment * SEGMENT), min(start + size, (segment + 1) * SEGMENT)
             cipher, own = self._cipher(segment), out[first - start : last - start]
             generator = cipher.at(row)
-            # Ziggurat uses a varying number of random words per normal, so a piece is drawn from its segment's start.
+            # Ziggurat uses a varying number of random words per normal, so every draw begins at the segment's start.
             before = generator.standard_normal(first - segment * SEGMENT)
             generator.standard_normal(out=own)
             _redraw_tails(before, own, cipher, row)
@@ -118,7 +117,7 @@ class Normals:
         return out
 
     def dither(self, row: int, size: int, bits: int) -> NDArray[np.int64]:
-        """``size`` independent whole numbers, uniform from -2^(bits-1) to 2^(bits-1) - 1; 0 if ``bits`` is 0."""
+        """Return ``size`` independent integers, uniform from -2^(bits-1) to 2^(bits-1) - 1; 0 if ``bits`` is 0."""
         out = np.zeros(size, dtype=np.int64)
         kind = np.dtype("<u2" if bits <= 16 else "<u4" if bits <= 32 else "<u8")
 
@@ -139,12 +138,12 @@ class Normals:
         cipher = self._ciphers.get(place)
         if cipher is None:
             if not self._key:
-                raise LedgerError("This process is a fork of the one that holds the noise key, and draws no noise.")
+                raise LedgerError("This process is a fork of the process that holds the noise key; it draws no noise.")
             cipher = self._ciphers[place] = _Cipher(derive(self._key, "normals", segment))
         return cipher
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("Normals hold the noise key and are never pickled or copied.")
+        raise TypeError("Normals hold the noise key and cannot be pickled or copied.")
 
     def __repr__(self) -> str:
         return "Normals(<secret>)"
@@ -154,12 +153,12 @@ def _each(fill: Callable[[int], None], segments: range) -> None:
     if len(segments) < 2:
         for segment in segments:
             fill(segment)
-    else:  # drawing leaves the interpreter lock alone
+    else:  # drawing releases the interpreter lock
         for_each(fill, segments)
 
 
 def _redraw_tails(before: Array, own: Array, cipher: _Cipher, row: int) -> None:
-    """Replace what lies beyond ``EDGE`` in ``own``; ``before`` precedes it in the segment and has tails of its own."""
+    """Replace the entries of ``own`` beyond ``EDGE``; ``before`` precedes it in the segment and has its own tails."""
     far = np.flatnonzero(np.abs(own) > EDGE)
     if far.size:
         magnitudes = _beyond(cipher.at(row | _TAIL))
@@ -170,7 +169,7 @@ def _redraw_tails(before: Array, own: Array, cipher: _Cipher, row: int) -> None:
 
 
 def _beyond(generator: np.random.Generator) -> Iterator[float]:
-    """Normals that exceed ``EDGE``, one after the other."""
+    """Yield normals that exceed ``EDGE``."""
     words = _words(generator)
     while True:
         x = _exponential(words) / EDGE
@@ -179,7 +178,7 @@ def _beyond(generator: np.random.Generator) -> Iterator[float]:
 
 
 def _exponential(words: Iterator[int]) -> float:
-    """-log(u), u a uniform with 106 bits: its relative precision is that of float64 down to 2^-53."""
+    """Return -log(u), u a uniform with 106 bits: its relative precision is that of float64 down to 2^-53."""
     high, low = next(words) >> 11, next(words) >> 11
     return -math.log((high + (low + 0.5) * 2.0**-53) * 2.0**-53)
 
@@ -190,33 +189,33 @@ def _words(generator: np.random.Generator) -> Iterator[int]:
 
 
 class _Cipher:
-    """AES in counter mode with the counter at the beginning of any row."""
+    """AES in counter mode whose counter can be set to the beginning of any row."""
 
     def __init__(self, key: bytes) -> None:
         self._generator = _aes(key)
         self._state = self._generator.bit_generator.state
 
     def at(self, row: int) -> np.random.Generator:
-        self._state["s"]["counter"][1::2] = row  # four blocks are made at a time: four counters, lower word first
+        self._state["s"]["counter"][1::2] = row  # four blocks at a time: four counters, lower word first
         self._generator.bit_generator.state = self._state
         return self._generator
 
 
 def normals(key: bytes, row: int, size: int, *, start: int = 0) -> Array:
-    """Coordinates ``start .. start + size`` of the standard normal vector number ``row`` under ``key``."""
+    """Return coordinates ``start .. start + size`` of the standard normal vector number ``row`` under ``key``."""
     return Normals(key)(row, size, start=start)
 
 
 def bernoulli(key: bytes, row: int, size: int, rate: float) -> NDArray[np.int64]:
-    """Positions below ``size`` that enter Poisson sample number ``row`` under ``key``, in order.
+    """Return the positions below ``size`` of Poisson sample number ``row`` under ``key``, in order.
 
-    Guarantee: each enters by itself, with a probability of at most ``rate`` and at least ``rate - 2^-53``.
+    Guarantee: positions are independent, each with a probability of at most ``rate`` and at least ``rate - 2^-53``.
     """
     return np.flatnonzero(_aes(derive(key, "sample", row)).integers(1 << 53, size=size) < int(rate * 2.0**53))
 
 
 def positions(key: bytes, row: int, part: int, below: int, size: int) -> NDArray[np.int64]:
-    """``size`` uniform positions below ``below``, for a randomised solver: a function of (key, row, part)."""
+    """Return ``size`` uniform positions below ``below`` for a randomised solver, a function of (key, row, part)."""
     return _aes(derive(key, "positions", row, part)).integers(below, size=size)
 
 

@@ -1,10 +1,10 @@
-"""Where compiled code is kept, and for how long: a change to any source renews the cache of all.
+"""numba's disk cache: where it is, and its invalidation. A change to any source file discards all compiled kernels.
 
-numba keeps it beside the sources or in the user's cache folder. Where neither can be written (a read-only installation
-without a home), every process compiles for itself.
+numba stores compiled code beside the sources or in the user's cache folder. If neither can be written (a read-only
+installation without a home), every process compiles for itself.
 
-numba looks at a function's own file and not at those it calls into. So a digest of all sources lies beside the cache,
-and if it is another one, what was compiled is forgotten before anything of it is loaded.
+numba checks only a function's own file, not the files of the functions it calls. A digest of all sources is therefore
+stored beside the cache. If it differs, the compiled code is deleted before any of it is loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STAMP = "dpsco-kernels.sha256"
 
 
 def can_cache() -> bool:
-    """Whether numba finds a folder that it can write compiled code to."""
+    """Whether numba finds a folder to which it can write compiled code."""
     from numba import njit
 
     try:
@@ -35,7 +35,7 @@ def _nothing() -> None: ...
 
 
 def renew(folder: str | None) -> None:
-    """Forget the kernels cached in ``folder`` unless they were compiled from the sources of today."""
+    """Delete the kernels cached in ``folder`` unless they were compiled from the current sources."""
     here = Path(__file__).parent
     sources = sorted(here.glob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in (*sources, Path(clipping.__file__)))).hexdigest()
@@ -52,5 +52,5 @@ def renew(folder: str | None) -> None:
             for index in Path(folder).glob(f"{path.stem}.*.nbi"):
                 index.unlink(missing_ok=True)
         write_atomic(stamp, digest.encode())
-    except OSError:  # a folder that cannot be written holds what its owner has put there
+    except OSError:  # a read-only folder cannot be updated
         return

@@ -40,6 +40,7 @@ class Independent(Mechanism):
 
     @property
     def increment_norms(self) -> tuple[float, float]:
+        """1 and 1."""
         return 1.0, 1.0
 
     @property

@@ -100,7 +100,7 @@ class Mechanism(abc.ABC):
 
     @property
     def increment_norms(self) -> tuple[float, float]:
-        """Bounds on the l1 and l2 norms of the rows that make an increment's noise from draws.
+        """Bounds on the l1 and l2 norms of the rows that compute an increment's noise from draws.
 
         The l2 norm is the increment's standard deviation at sigma = 1, and an increment is the difference of two prefix
         sums.

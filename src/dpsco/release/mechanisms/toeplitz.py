@@ -64,6 +64,7 @@ class SquareRoot(Mechanism):
 
     @property
     def increment_norms(self) -> tuple[float, float]:
+        """Norms of the differences c_k - c_{k-1}."""
         return float(np.sum(np.abs(self._changes))), math.sqrt(float(np.sum(self._changes**2)))
 
     def _increment_weights(self, step: int) -> Array:
