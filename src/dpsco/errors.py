@@ -73,6 +73,7 @@ def positive(name: str, value: Any, why: str, *, infinite: bool = False) -> floa
     name : str
         Name of the argument, for the message.
     value : object
+        The argument.
     why : str
         What the argument means, for the message.
     infinite : bool

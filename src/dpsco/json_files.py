@@ -100,6 +100,7 @@ def read_sealed(path: Path, kind: str, fields: set[str]) -> dict[str, Any]:
     Parameters
     ----------
     path : Path
+        The file.
     kind : str
         What the file is, for the message.
     fields : set of str

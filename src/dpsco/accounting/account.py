@@ -82,6 +82,7 @@ class Account:
         Parameters
         ----------
         path : Path
+            A file that does not exist yet.
         limit : Budget
             The guarantee for all runs together; its epsilon is finite.
 

@@ -59,6 +59,7 @@ def multiplier(*, epsilon: float, delta: float, rate: float, rounds: int, adjace
     rounds : int
         Number of rounds T.
     adjacency : {"zero-out", "replace"}
+        Which data sets are neighbours.
     mu : float
         The budget's Gaussian-DP parameter; the search starts from its central limit.
 

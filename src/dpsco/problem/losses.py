@@ -46,7 +46,9 @@ class Loss:
         Parameters
         ----------
         scores : array of shape (rows,) or (rows, classes)
+            The numbers <a, x>.
         labels : array of shape (rows,)
+            Valid labels.
 
         Returns
         -------

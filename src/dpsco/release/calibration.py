@@ -100,7 +100,9 @@ def calibrate(budget: Budget, mechanism: Mechanism, *, clip: float, dimension: i
     Parameters
     ----------
     budget : Budget
+        The guarantee.
     mechanism : Mechanism
+        The noise of a run.
     clip : float
         Bound on the norm of a row's contribution.
     dimension : int

@@ -64,6 +64,7 @@ def prior_for(prior: Any, horizon: int, z_step: str) -> Prior:
     horizon : int
         Number of rounds T.
     z_step : {"halved", "listed"}
+        The method's z-step.
 
     Raises
     ------
