@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from tests.clipping.test_bound import LOSSES, adversarial_labels, adversarial_rows
 
 from dpsco.clipping import CompiledOracle, LinearOracle
-from dpsco.clipping.compiled import row_type
+from dpsco.clipping.kernel_inputs import row_type
 from dpsco.query import CHUNK_ROWS, Batch, Query
 
 GROUP, WIDTHS = 32, (1, 3, 8)

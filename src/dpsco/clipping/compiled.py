@@ -1,11 +1,11 @@
-"""Linear models at the speed of memory: compiled kernels over dense or sparse rows, in threads.
+"""Linear models at memory speed: compiled kernels over dense or sparse rows, in threads.
 
-The same contract and the same answers as ``LinearOracle``: within 1e-12 of it for float64 rows, 1e-5 for float32 rows,
-whose scores and sums are float32 (clipping/kernels/dense_rows.py counts the error). Bits do not depend on the number of
-threads or on how a batch is cut into chunks: with a grid, sums are exact in any order; without, each unit of rows has a
-sum of its own, and these are added in order.
-Cost: the rows are read once; compiling takes some seconds on the first use on a machine, loading the compiled code
-half a second in each process after that.
+Guarantee: the contract of oracles, and the answers of ``LinearOracle`` to within 1e-12 for float64 rows and 1e-5 for
+float32 rows, whose scores and sums are float32 (kernels/dense_rows.py counts the error). Bits do not depend on the
+number of threads or on the chunks of a batch: with a grid, sums are exact in any order; without one, each unit of rows
+has its own sum, and these are added in order.
+Cost: rows are read once. Compiling takes some seconds on the first use on a machine; after that, loading takes half a
+second per process.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.clipping.kernel_inputs import ask_of, flat, row_type
 from dpsco.clipping.linear import LinearOracle
 from dpsco.clipping.softmax import SoftmaxOracle
 from dpsco.parallel import available_threads, team
@@ -30,18 +31,17 @@ from dpsco.problem.losses import Loss
 from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 
-__all__ = ["CompiledOracle", "ask_of", "finest_grid", "flat", "row_type"]
+__all__ = ["CompiledOracle", "finest_grid"]
 
 _PIECE_BYTES = 8 << 20
 _GRAIN_BYTES = 1 << 18
 _ALONE_BYTES = 3 << 20
-"""Rounds of fewer bytes are over before a second thread wakes up."""
+"""Smaller rounds end before a second thread wakes up."""
 _COPIED_BYTES = 1 << 21
 _PIECE_VALUES = 1 << 20
 _USES = 4
 _PATIENCE = 1.0
-_FLOAT32_RANGE = 2.0**60
-_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_FLOAT64 = np.dtype(np.float64)
 _INDICES = (np.dtype(np.int32), np.dtype(np.int64))
 
 _LOADED: set[Any] = set()
@@ -50,16 +50,16 @@ _ZEROS: dict[int, deque[Array]] = {}
 
 
 class _Sums:
-    """Where threads add up: sums on the grid are exact in any order, so a thread keeps one; others stay apart."""
+    """The sums of all threads. Sums on the grid are exact in any order, so each thread needs only one."""
 
     def __init__(self, size: int, threads: int, *, exact: bool, origin: float) -> None:
         self.size, self.exact, self._origin = size, exact, origin
         self.tallies = np.zeros((threads, 8), np.int64)
-        """Rows clipped, rows zeroed; each thread in a cache line of its own."""
+        """Rows clipped and rows zeroed; each thread has its own cache line."""
         self._own: list[Array | None] = [None] * threads
 
     def of(self, thread: int) -> Array:
-        """The sum of ``thread``, in one row."""
+        """Return the sum of ``thread``, of shape (1, size)."""
         own = self._own[thread]
         if own is None:
             own = self._own[thread] = _borrow(self.size)
@@ -68,7 +68,7 @@ class _Sums:
         return own
 
     def add_to(self, answer: Clipped, grid: float) -> None:
-        """Add the threads' sums, rounded to the grid: they may be on a finer one."""
+        """Add the threads' sums, which may be on a finer grid, rounded to the grid."""
         owns = [own for own in self._own if own is not None]
         for own in owns if self._origin else ():
             own -= self._origin
@@ -84,7 +84,7 @@ class _Sums:
 
 
 def _borrow(size: int) -> Array:
-    """Zeros that an earlier round has left: fresh memory of 1e5 numbers costs the system more than filling it."""
+    """Reuse zeros of an earlier round: allocating 1e5 numbers takes longer than filling them."""
     try:
         return _ZEROS[size].pop()
     except (KeyError, IndexError):
@@ -92,7 +92,7 @@ def _borrow(size: int) -> Array:
 
 
 def _give_back(sums: Array) -> None:
-    sums.fill(0.0)  # they were sensitive
+    sums.fill(0.0)  # the sums are sensitive
     if len(_ZEROS) > 4:
         _ZEROS.clear()
     _ZEROS.setdefault(sums.size, deque(maxlen=64)).append(sums)
@@ -102,23 +102,35 @@ class _Kernel(NamedTuple):
     """A kernel prepared for one query and one kind of rows."""
 
     ready: Callable[[Any, NDArray[Any]], tuple[Any, ...] | None]
-    """Rows and labels in the kernel's arrays without a copy, if they are so already."""
+    """Rows and labels as the kernel's arrays, or None if that needs a copy."""
     copied: Callable[[Any, NDArray[Any]], tuple[Any, ...]]
-    """The same, by a copy if need be."""
+    """The same, with a copy if needed."""
     run: Callable[..., None]
-    """(arrays, edges, counter, out, tallies): take pieces until none is left."""
+    """``run(arrays, edges, counter, out, tallies)`` processes pieces until none is left."""
     unit: int
     grain: int
     most: int
     """Rows of the shortest and of the longest piece."""
     most_copied: int
     origin: float = 0.0
-    """What sums begin with."""
+    """Initial value of sums."""
 
 
 @dataclass(frozen=True)
 class CompiledOracle:
-    """``LinearOracle``, compiled. ``slope(score, label)`` may be any function that numba compiles; it is not cached."""
+    """``LinearOracle`` with compiled kernels.
+
+    Parameters
+    ----------
+    loss : Loss
+    intercept : bool
+        As in ``Problem``.
+    slope : callable, optional
+        ``slope(score, label)`` replaces the derivative of the loss. numba must be able to compile it; the compiled
+        code is not cached on disk.
+    threads : int, optional
+        All available processors by default.
+    """
 
     loss: Loss
     intercept: bool = False
@@ -126,8 +138,9 @@ class CompiledOracle:
     threads: int | None = None
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
+        """Compute the clipped sum of ``batch``."""
         plain = LinearOracle(self.loss, self.intercept, self.slope)
-        if query.rowwise:  # one row a block: the plain path does it, and a row's bits there depend on it alone
+        if query.rowwise:  # one row per block: in the plain path a row's bits depend on that row only
             return plain.answer(query, batch)
         if self.loss.outputs > 1:
             return SoftmaxOracle(self.loss, self.intercept, self.threads).answer(query, batch)
@@ -213,7 +226,7 @@ class CompiledOracle:
 
         if not exact:
             return _Kernel(ready, copied, run, CHUNK_ROWS, CHUNK_ROWS, CHUNK_ROWS, CHUNK_ROWS)
-        # Each piece fetches points and sums into the cache anew: it should use them several times.
+        # Each piece loads points and sums into the cache again, so it should use them several times.
         grain = min(CHUNK_ROWS, max(256, _USES * width // rows.mean_width))
         longest = max(4 * grain, _PIECE_VALUES // rows.mean_width)
         return _Kernel(ready, copied, run, CHUNK_ROWS, grain, longest, longest, origin(grid))
@@ -226,8 +239,8 @@ class CompiledOracle:
         return ask_of(query, width, single, kind=kind, parameter=parameter, intercept=self.intercept)
 
     def _load(self, kernel: _Kernel, nothing: Any) -> None:
-        """Load or compile a kernel by a call without rows, once in a process; say so if it takes long."""
-        message = "dpsco: compiling kernels for this machine; later processes find them in the cache."
+        """Load or compile a kernel by a call without rows, once per process; log a message if it takes long."""
+        message = "dpsco: compiling kernels for this machine; later processes load them from the cache."
         timer = threading.Timer(_PATIENCE, logging.getLogger("dpsco").warning, (message,))
         timer.daemon = True
         timer.start()
@@ -242,7 +255,7 @@ class CompiledOracle:
 
 
 class _Pieces:
-    """Rows of a chunk, cut into pieces that threads take one after the other; shorter towards the end of the round."""
+    """Rows of a chunk, cut into pieces for threads; pieces become shorter towards the end of the round."""
 
     def __init__(self, kernel: _Kernel, rows: Any, labels: NDArray[Any], sums: _Sums, left: int, threads: int) -> None:
         self._kernel, self._rows, self._labels, self._sums = kernel, rows, labels, sums
@@ -265,13 +278,13 @@ class _Pieces:
             kernel.run(arrays, np.array([0, stop - start]), np.zeros(1, np.int64), own, tallies)
 
     def add_to(self, answer: Clipped) -> None:
-        """Add the sums that stayed apart, in their order."""
+        """Add the sums of units in order, if there is no grid."""
         for total in () if self._apart is None else self._apart:
             answer.total += total
 
 
 def finest_grid(query: Query) -> float:
-    """The grid that sparse rows of a round are summed on: the finest on which their sums are exact in any order."""
+    """Return the grid for sums of sparse rows of a round: the finest on which they are exact in any order."""
     from dpsco.clipping.kernels.sparse_rows import finest
 
     if query.grid == 0.0 or math.isinf(query.clip):
@@ -280,13 +293,13 @@ def finest_grid(query: Query) -> float:
 
 
 def _one_block(query: Query, rows: int) -> bool:
-    """Whether sparse rows can be summed as one block: ``rows`` of them so far, and no more than the public number."""
-    # In few rows, how much there is to do is not public; and more than 2^50 steps of the grid are not summed exactly.
+    """Whether sparse rows, ``rows`` of them so far, can be summed as one block."""
+    # The work on few rows is not public, and sums of more than 2^50 steps of the grid are not exact.
     return query.size >= CHUNK_ROWS and (query.grid == 0.0 or (rows <= query.size and finest_grid(query) <= query.grid))
 
 
 def _spans(rows: int, kernel: _Kernel, threads: int, exact: bool) -> Iterator[tuple[int, int]]:
-    """A chunk at once, or as many units as threads: sums that stay apart are not to fill the memory."""
+    """Yield a whole chunk, or without a grid a few units per thread, to limit the memory for their sums."""
     size = rows if exact else 2 * threads * kernel.unit
     for start in range(0, rows, max(1, size)):
         yield start, min(start + size, rows)
@@ -294,9 +307,9 @@ def _spans(rows: int, kernel: _Kernel, threads: int, exact: bool) -> Iterator[tu
 
 @functools.lru_cache(maxsize=64)
 def _edges(rows: int, left: int, grain: int, most: int, threads: int) -> NDArray[np.int64]:
-    """Cuts of ``rows`` rows, ``left`` of the round to go: a share of those for each piece, so that all end together.
+    """Cut ``rows`` rows into pieces, each a share of the ``left`` rows of the round, so that threads end together.
 
-    Kept, since rounds are alike; kernels only read them.
+    Results are cached, because rounds are alike; kernels only read them.
     """
     edges = [0]
     while (at := edges[-1]) < rows:
@@ -305,52 +318,12 @@ def _edges(rows: int, left: int, grain: int, most: int, threads: int) -> NDArray
     return np.array(edges)
 
 
-def ask_of(query: Query, width: int, single: bool, *, kind: int, parameter: float, intercept: bool) -> Array:
-    """The query in a kernel's numbers (kernels/slopes.py), with the margins of float32 (``single``) or float64."""
-    from dpsco.clipping.kernels.slopes import LEAST_FACTOR, Ask
-
-    weight_0, weight_1 = (float(weight) for weight in (*query.weights, 0.0)[:2])
-    margin = 2.0**-19 if single else (width + 32) * 2.0**-53
-    low, high = (2.0**-70, 2.0**100) if single else (1e-250, 1e250)
-    clip, least = float(query.clip), 2.0**-100 if single else LEAST_FACTOR
-    facts = kind, float(parameter), intercept, weight_0, weight_1
-    return np.array(Ask(*facts, clip, clip * (1.0 - margin), query.grid, low, high, least, single))
-
-
-def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:
-    """float32 for rows of float32, if clip and points are far from the ends of its range; else float64.
-
-    Rows of every other type take the same path: a missing cell turns whole numbers into float64.
-    """
-    if given != _FLOAT32:
-        return _FLOAT64
-    size = max(max(float(point.max(initial=0.0)), -float(point.min(initial=0.0))) for point in query.points)
-    fits = size < _FLOAT32_RANGE and (1 / _FLOAT32_RANGE <= query.clip <= _FLOAT32_RANGE or math.isinf(query.clip))
-    return _FLOAT32 if fits else _FLOAT64
-
-
 def _is_flat(array: NDArray[Any]) -> bool:
     return array.dtype == _FLOAT64 and array.flags.c_contiguous
 
 
-def flat(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The numbers in one row, C order and native; without a copy if they are so already.
-
-    Kernels only read. An alias without the read-only mark spares a second compilation for memory-mapped files.
-    """
-    flat = np.ascontiguousarray(array, dtype=dtype).reshape(-1)
-    return flat if flat.flags.writeable or not flat.size else np.asarray(_Alias(flat))
-
-
-class _Alias:
-    def __init__(self, array: NDArray[Any]) -> None:
-        self._array = array  # keeps the memory alive
-        interface = array.__array_interface__
-        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
-
-
 def _standard(features: CsrRows, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Values, indices and row ends in types the kernel knows, without a copy where they are."""
+    """Return values, indices and row ends in types of the kernel, without a copy if possible."""
     if features.data.dtype != dtype:
         start = features.indptr[0]
         span = slice(start, features.indptr[-1])
@@ -362,7 +335,7 @@ def _standard(features: CsrRows, dtype: np.dtype[Any]) -> tuple[NDArray[Any], ND
 
 
 def _zeros(width: int) -> Array:
-    """This thread's working memory of the sparse kernel, which leaves it zero."""
+    """Return the thread's working memory for the sparse kernel, which leaves it zero."""
     if getattr(_MEMORY, "width", None) != width:
         _MEMORY.width, _MEMORY.zeros = width, np.zeros(width)
     zeros: Array = _MEMORY.zeros

@@ -1,6 +1,6 @@
-"""Any loss: an oracle from a function that gives one row's gradient.
+"""Oracle of any loss, from a function that returns the gradient of one row.
 
-Slow (a Python call per row and point) and general: privacy rests on the clipping here, not on the function.
+It is general and slow: one Python call per row and point. Privacy depends on the clipping, not on the function.
 """
 
 from __future__ import annotations
@@ -22,16 +22,24 @@ BLOCK_ROWS = 256
 
 @dataclass(frozen=True)
 class PerExample:
-    """Oracle of ``gradient(x, features, label)``: the gradient in x of one row's loss, a vector like x.
+    """Oracle of ``gradient(x, features, label)``.
 
-    Guarantee: whatever the function returns for a row, that row moves the sum by at most the clip. A row that is not
-    finite counts as 0 and is not asked for; so does one whose result is not finite, or on which the function fails.
-    A function that fails on made-up rows as well is refused. The function must look at that row alone.
+    Parameters
+    ----------
+    gradient : callable
+        Returns the gradient in x of one row's loss, a vector like x. It must depend on its arguments only.
+
+    Guarantee
+    ---------
+    A row changes the sum by at most the clip, whatever the function returns for it. A row counts as 0 if it is not
+    finite (the function is not called), its result is not finite, or the function fails. The error of a function that
+    also fails on synthetic rows is raised.
     """
 
     gradient: Callable[[Array, Any, Any], Any]
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
+        """Compute the clipped sum of ``batch``."""
         answer = Clipped(np.zeros(query.points[0].size), 0)
         block = 1 if query.rowwise else BLOCK_ROWS
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
@@ -48,16 +56,16 @@ class PerExample:
         try:
             return self._weighted(query, features, label)
         except Exception:  # an error that depends on a row is an output
-            self._try_made_up_rows(query, np.zeros_like(features))
+            self._try_synthetic_rows(query, np.zeros_like(features))
             return np.full(query.points[0].size, np.nan)
 
-    def _try_made_up_rows(self, query: Query, features: Any) -> None:
-        """Raise what the function raises on a row of zeros, if it does so for every label that is tried."""
+    def _try_synthetic_rows(self, query: Query, features: Any) -> None:
+        """Raise the function's error on a row of zeros if it fails for each of three labels."""
         raised: Exception | None = None
         for label in (0.0, 1.0, -1.0):
             try:
                 self._weighted(query, features, label)
-            except Exception as error:  # about a made-up row: public
+            except Exception as error:  # an error on a synthetic row is public
                 raised = raised or error
             else:
                 return

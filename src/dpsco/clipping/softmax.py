@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.clipping.kernel_inputs import ask_of, flat, row_type
 from dpsco.clipping.linear import LinearOracle
 from dpsco.parallel import available_threads, in_order, one_blas_thread
 from dpsco.problem.losses import Loss
@@ -48,8 +49,6 @@ class SoftmaxOracle:
         return answer
 
     def _tasks(self, query: Query, batch: Batch) -> Iterator[Callable[[], Clipped]]:
-        from dpsco.clipping.compiled import row_type
-
         plain = LinearOracle(self.loss, self.intercept)
         x = np.stack([query.points[0], query.points[-1]]).reshape(2 * self.loss.outputs, -1).T
         for features, labels in batch.chunks:
@@ -63,7 +62,6 @@ class SoftmaxOracle:
                 yield functools.partial(self._task, query, points, features[rows], labels[rows])
 
     def _task(self, query: Query, points: NDArray[Any], features: NDArray[Any], labels: NDArray[Any]) -> Clipped:
-        from dpsco.clipping.compiled import ask_of, flat
         from dpsco.clipping.kernels.dense_rows import block_rows
         from dpsco.clipping.kernels.slopes import CAREFUL, CUSTOM
         from dpsco.clipping.kernels.softmax_parts import class_factors, squares

@@ -1,14 +1,14 @@
-"""The choke point: the only code that turns ``Clipped`` into ``Released``.
+"""Release: the only code that turns ``Clipped`` into ``Released``.
 
     released_t = D_t + round_grid(w_t) + U_t,    w_t = increment of B Z for round t, U_t a dither (float_noise.py)
 
 Guarantee
     Over a run, the released values are mu-GDP (calibration.py, release/mechanisms/protocol.py) because
-    * a round past the horizon is refused: its noise was not paid for;
-    * one noise value serves one release: the fingerprint of (run, query, sum) is on record before the
-      value leaves, the same request again returns what was stored, another one is refused;
-    * the noise key and buffers live here and in the ledger's secret part, and nowhere else: a forked child loses
-      them, and threads of one process release one after the other.
+    * a round beyond the horizon is refused, because its noise is not accounted for;
+    * one noise value is used for one release: the fingerprint of (run, query, sum) is recorded before the value is
+      returned; the same request again returns the stored value; another request is refused;
+    * the noise key and buffers exist only here and in the secret part of the ledger. A forked child loses them, and
+      threads of one process release one after the other.
 Cost
     O(p) plus the mechanism's own cost per round.
 """
@@ -37,15 +37,21 @@ __all__ = ["Releaser"]
 
 
 class Releaser:
-    """Everything secret about one run's noise, behind one public method: ``release``.
+    """The secret noise state of one run, behind one public method: ``release``.
 
     Parameters
     ----------
-    calibration, mechanism, dimension, ledger
-        How much noise, how it is correlated, the length of a sum, and where releases are recorded.
+    calibration : Calibration or Uneven
+        Amount of noise.
+    mechanism : Mechanism
+        Correlation of the noise.
+    dimension : int
+        Length p of the sums.
+    ledger : Ledger
+        Record of the releases.
     replay : sequence of arrays, optional
-        Values that another run released, given out in place of new ones: what an audit compares two data sets with.
-        Such a run is not private, and ``Run`` marks its report so.
+        Released values of another run, returned instead of new ones, with which an audit compares two data sets.
+        Such a run is not private, and ``Run`` marks its report accordingly.
     """
 
     def __init__(
@@ -61,7 +67,7 @@ class Releaser:
         self._mechanism = mechanism
         self._dimension = dimension
         self._ledger = ledger
-        # The next round and the buffers that are ready for it, in one attribute: an interrupt cannot part them.
+        # The next round and its buffers in one attribute, so that an interrupt cannot separate them.
         self._position: tuple[int, NoiseBuffers] = (0, mechanism.start())
         self._normals: Normals | None = None
         self._replay = () if replay is None else replay
@@ -69,27 +75,45 @@ class Releaser:
         forget_in_children(self)
 
     def forget(self) -> None:
-        """In a forked child: no buffers, and no lock that a thread of the parent may hold."""
+        """Drop the buffers in a forked child, and replace the lock, which a thread of the parent may hold."""
         self._position, self._normals = (self._mechanism.horizon, ()), None
         self._one_at_a_time = threading.Lock()
 
     @property
     def complete(self) -> bool:
-        """Whether every round of the plan is released, and the key erased."""
+        """Whether every round of the plan is released and the key erased."""
         return self._ledger.complete
 
     def stored(self, step: int) -> Released:
-        """What this run released for ``step``."""
+        """Return the released value of round ``step``. Raise LedgerError if there is none."""
         value = self._ledger.value(step)
         if value is None:
-            raise LedgerError(f"Round {step} was not released yet.")
+            raise LedgerError(f"Round {step} is not released yet.")
         return Released(step, value, by=_BY_RELEASE)
 
     def release(self, query: Query, clipped: Clipped) -> Released:
-        """Add this round's noise to the sum, once.
+        """Add the noise of this round to the sum, once.
 
-        Raises ``HorizonError`` past the plan's rounds and ``LedgerError`` if this round was already
-        released for another query or another sum, or if an earlier round is still missing.
+        Parameters
+        ----------
+        query : Query
+            The query of the round.
+        clipped : Clipped
+            The oracle's answer to it.
+
+        Returns
+        -------
+        Released
+
+        Raises
+        ------
+        HorizonError
+            If the round is beyond the plan's rounds.
+        LedgerError
+            If the round was already released for another query or sum, an earlier round is missing, or the query does
+            not match the calibration.
+        DataError
+            If the sum is not a finite float64 vector of the right length.
         """
         with self._one_at_a_time:
             return self._release(query, clipped)
@@ -99,12 +123,12 @@ class Releaser:
         step = query.step
         if not 0 <= step < self._mechanism.horizon:
             raise HorizonError(
-                f"Round {step} was asked for, but the plan pays for rounds 0 to {self._mechanism.horizon - 1}. "
+                f"Round {step} was requested, but the plan covers rounds 0 to {self._mechanism.horizon - 1}. "
                 "Make a plan with more rounds."
             )
         paid = self._calibration.at(step)
         if (query.clip, query.grid, query.rowwise) != (paid.clip, paid.grid, paid.rowwise):
-            raise LedgerError("The query's clip, grid or rounding is not the one the noise was calibrated for.")
+            raise LedgerError("The noise is calibrated for another clip, grid or rounding than the query's.")
         total = clipped.total
         if total.shape != (self._dimension,) or total.dtype != np.float64 or not np.all(np.isfinite(total)):
             raise DataError(
@@ -117,8 +141,8 @@ class Releaser:
             self._ledger.record(step, fingerprint)
         elif not hmac.compare_digest(recorded, fingerprint):
             raise LedgerError(
-                f"Round {step} was already released for another query or other rows; its noise is used up and a second "
-                "release would reveal the difference. Start a new run (a new key and a new budget) instead."
+                f"Round {step} was already released for another query or other rows. A second release with the same "
+                "noise would reveal the difference. Start a new run (a new key and a new budget) instead."
             )
         if self._ledger.value(step) is not None:
             return self.stored(step)
@@ -130,15 +154,15 @@ class Releaser:
         return Released(step, value, by=_BY_RELEASE)
 
     def sample(self, step: int, rows: int, rate: float) -> NDArray[np.int64]:
-        """Which of ``rows`` rows enter round ``step``, each with probability ``rate``. SECRET, like the noise."""
+        """Sample each of ``rows`` rows for round ``step`` with probability ``rate``. SECRET, like the noise."""
         return bernoulli(self._ledger.key, step, rows, rate)
 
     def indices(self, step: int, part: int, rows: int, size: int) -> NDArray[np.int64]:
-        """``size`` uniform positions below ``rows`` for a randomised solver, whose privacy does not rest on them."""
+        """Return ``size`` uniform positions below ``rows`` for a randomised solver; privacy does not depend on them."""
         return positions(self._ledger.key, step, part, rows, size)
 
     def close(self) -> None:
-        """After the last round: forget the noise and erase the key."""
+        """Drop the noise state and erase the key, after the last round."""
         with self._one_at_a_time:
             self._position, self._normals = (self._mechanism.horizon, ()), None
             self._ledger.erase_key()
@@ -146,18 +170,18 @@ class Releaser:
     def _noise(self, step: int, paid: Calibration) -> Array:
         if paid.sigma == 0.0:
             return np.zeros(self._dimension)
-        if step < self._position[0]:  # the noise was made but could not be stored: make it again
+        if step < self._position[0]:  # the noise was drawn but not stored: draw it again
             self._position = (0, self._mechanism.start())
         while True:  # a resumed run rebuilds the buffers from (key, 0 .. step)
             at, buffers = self._position
-            self._position = (0, self._mechanism.start())  # the buffers are given away; an interrupt starts anew
+            self._position = (0, self._mechanism.start())  # the mechanism may overwrite the buffers; after an interrupt, start again
             noise, buffers = self._mechanism.increment(buffers, at, self._draw)
             self._position = (at + 1, buffers)
             if at == step:
                 return self._dithered(to_grid(noise, paid.grid), step, paid)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("A releaser holds the noise key and is never pickled or copied.")
+        raise TypeError("A releaser holds the noise key and cannot be pickled or copied.")
 
     def __repr__(self) -> str:
         return "Releaser(<secret>)"
@@ -179,6 +203,6 @@ class Releaser:
         return noise
 
     def _fingerprint(self, query: Query, clipped: Clipped) -> bytes:
-        # Hashes first: they are taken side by side, and the keyed one of what they are is as hard to forge.
+        # Hash each vector, in parallel, then take the keyed hash of the digests: it is as hard to forge.
         total, *points = digests(clipped.total, *query.points)
         return derive(self._ledger.key, "fingerprint", query.digest(points), total)

@@ -1,7 +1,7 @@
-"""Rows of a batch in blocks of one fixed shape, cut by position in the batch whatever chunks it came in.
+"""Rows of a batch in blocks of one fixed shape, cut by position in the batch, independent of its chunks.
 
-One shape means one compilation; one place for each row means the same bits for any chunking. The last block is filled
-up with zeros, which the oracle leaves out of everything.
+One shape needs one compilation. A fixed place per row gives the same bits for any chunks. The last block is padded with
+zeros, which the oracle ignores.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Block", "Form", "blocks", "forms_to_try"]
 
 
 class Form(NamedTuple):
-    """Shape and type of one row as the model sees it: public, a function of the loss and of the width of the rows."""
+    """Shape and types of one row for the model. Public: a function of the loss and the width of the rows."""
 
     shape: tuple[int, ...]
     features: np.dtype[Any]
@@ -34,16 +34,16 @@ class Block(NamedTuple):
     features: NDArray[Any]
     labels: NDArray[Any]
     there: NDArray[np.bool_]
-    """Rows that are there and that the types can hold; the rest are zeros."""
+    """Which rows are actual rows whose values the types can hold; the others are zeros."""
     filled: int
-    """Rows that are there."""
+    """Number of actual rows."""
 
 
 def forms_to_try(shape: tuple[int, ...], floats: np.dtype[Any]) -> Iterator[Form]:
-    """Yield the forms that a loss may take, the first that it accepts being the one: numbers, then whole numbers.
+    """Yield the candidate forms of a loss; the first that it accepts is used: floats, then integers.
 
-    No row decides: the types of the data are not asked. Whole numbers are for losses that index with a label or with
-    features; every other loss takes numbers.
+    The types of the data play no role, so no row decides. Losses that index with a label or with features need
+    integers; every other loss accepts floats.
     """
     whole = np.dtype(np.int32)
     for features, labels in ((floats, floats), (floats, whole), (whole, floats), (whole, whole)):
@@ -51,13 +51,13 @@ def forms_to_try(shape: tuple[int, ...], floats: np.dtype[Any]) -> Iterator[Form
 
 
 def blocks(chunks: Iterable[Chunk], rows: int, form: Form) -> Iterator[Block]:
-    """Yield the rows of ``chunks``, ``rows`` at a time."""
+    """Yield the rows of ``chunks``, ``rows`` at a time. Raise DataError for sparse rows or another shape."""
     for a, y in in_blocks(_dense(chunks, form), rows):
         features, labels = np.zeros((rows, *form.shape), form.features), np.zeros(rows, form.labels)
         there = np.zeros(rows, dtype=bool)
         filled = len(y)
         fits = _holds(form.features, a).reshape(filled, -1).all(axis=1) & _holds(form.labels, y)
-        with np.errstate(all="ignore"):  # a value too large for the model becomes infinite, and the row counts as 0
+        with np.errstate(all="ignore"):  # a value too large for the type becomes infinite, and its row counts as 0
             features[:filled] = np.where(fits.reshape(-1, *(1,) * (a.ndim - 1)), a, 0)
             labels[:filled] = np.where(fits, y, 0)
         there[:filled] = fits
@@ -72,7 +72,7 @@ def _dense(chunks: Iterable[Chunk], form: Form) -> Iterator[Chunk]:
 
 
 def _holds(kind: np.dtype[Any], values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values are finite and, for a type of whole numbers, whole and within its range."""
+    """Return which values are finite and, for an integer type, whole and within its range."""
     with np.errstate(all="ignore"):
         fits = np.isfinite(values)
         if kind.kind == "i":

@@ -101,9 +101,9 @@ class JaxOracle:
         )
 
     def _form(self, features: Any) -> Form:
-        """The types that the loss takes, tried without data on the shape of a row."""
+        """Return the first form that the loss accepts for rows of this shape, found without data."""
         if is_sparse(features):
-            raise DataError("Expected dense rows: a loss in JAX takes arrays. Pass X.toarray(), chunk by chunk.")
+            raise DataError("Expected dense rows: a loss in JAX needs arrays. Pass X.toarray(), chunk by chunk.")
         shape = tuple(features.shape[1:])
         if shape not in self._forms:
             self._forms[shape] = self._accepted(shape)
@@ -114,7 +114,7 @@ class JaxOracle:
         for form in forms_to_try(shape, np.dtype(np.float64 if self._layout.double else np.float32)):
             try:
                 self._trace(form)
-            except Exception as error:  # about shapes and types: no row was seen
+            except Exception as error:  # an error about shapes and types: no row was used
                 refused = refused or error
             else:
                 return form

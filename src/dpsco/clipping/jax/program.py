@@ -43,15 +43,15 @@ class Program:
 
     def __call__(self, points: Any, query: Query, totals: Any, block: Block) -> tuple[Any, Any, Any]:
         """Add one block to ``totals``; also count the scaled rows and the rows that count."""
-        with _silent(), x64(self.double):
+        with _no_nan_checks(), x64(self.double):
             weights = np.asarray(query.weights, np.float64 if self.double else np.float32)
             found = self.factors(points, list(weights), block.features, block.labels, block.there)
-        with _silent(), x64(True):
+        with _no_nan_checks(), x64(True):
             return self.add(totals, *found, np.float64(query.clip), np.float64(query.grid))
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
+def _no_nan_checks() -> Iterator[None]:
     """Switch off ``jax_debug_nans``: an error that depends on a row is an output."""
     with jax.debug_nans(False), jax.debug_infs(False):
         yield

@@ -1,18 +1,17 @@
-"""An oracle from a PyTorch module and a loss.
+"""The oracle of a PyTorch module and a loss.
 
-For each block of rows: a forward and a backward pass at each point of the query, which keep what entered each layer
-and what came back to its output; from these every row's norm, without its gradient (rules.py); the clipping factors;
-and the clipped sum in one product for each layer, the half of a backward pass that makes parameter gradients.
-Parameters without a rule have their per-example differences from ``torch.func`` (``phi`` in passes.py).
+For each block of rows, a forward and a backward pass at each point of the query record the input of each layer and the
+signal at its output. From these come every row's norm, without its gradient (ghost_rules.py), the clipping factors, and
+the clipped sum in one product per layer. Parameters without a rule get per-example differences from ``torch.func``
+(``phi`` in passes.py).
 
-Guarantee: the contract of oracles (clipping/oracle.py). A row's part of every pass depends on that row and on its place
-in the block alone: layers that mix rows are refused (checks.py), blocks are cut by position, rows that do not count are
-replaced and not removed, so that all shapes stay. What a model computes for a row, in whatever precision, is that
-row's vector; its norm and the factor are float64 and the rounding of the sum is counted (terms.py, clipping.py), so
-float32 models and fast matrix units change the model's gradients, never the bound. Under add-remove, where places
-shift, each row has a pass by itself.
-Cost: that of an ordinary forward and backward pass at each point, and norms; memory of ``memory`` bytes, about, and
-four vectors of parameters.
+Guarantee: the contract of oracles (clipping/oracle.py). A row's part of every pass depends only on that row and its
+place in the block: layers that mix rows are refused (checks.py), blocks are cut by position, and rows that do not count
+are replaced, not removed, so shapes do not change. The vector that a model computes for a row, in any precision, is by
+definition that row's vector. Its norm and factor are float64, and the rounding of the sum is counted (terms.py,
+clipped_sum.py). Float32 models and fast matrix units thus change the model's gradients, never the bound. Under
+add-remove, where places shift, each row has its own pass.
+Cost: an ordinary forward and backward pass per point, plus norms; about ``memory`` bytes and four parameter vectors.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from numpy.typing import NDArray
 
 from dpsco.clipping.torch.checks import check_layers
 from dpsco.clipping.torch.clipped_sum import BLOCK_ROWS, add_clipped, on_grid_
-from dpsco.clipping.torch.passes import LossFunction, calm, capture, per_example, row_by_row
-from dpsco.clipping.torch.structure import ClassLabels, Failed, Structure, ghost_terms, rehearse
+from dpsco.clipping.torch.passes import LossFunction, capture, fixed_settings, per_example, row_by_row
+from dpsco.clipping.torch.structure import ClassLabels, Failed, Structure, analyse, ghost_terms
 from dpsco.clipping.torch.terms import Dense, Term
 from dpsco.clipping.torch.weights import Weights
 from dpsco.errors import DataError, InvalidArgument, positive_integer
@@ -52,25 +51,41 @@ def oracle(
     labels: Any = None,
     ghost: bool = True,
 ) -> TorchOracle:
-    """The oracle of ``model``, an ``nn.Module``, and ``loss(outputs, labels)``.
+    """Build the oracle of ``model`` and ``loss(outputs, labels)``.
 
-    ``loss``
-        one number for each row (``reduction="none"``), or one number, which is then asked row by row.
-    ``memory``
-        bytes that a pass may take, about.
-    ``inputs``, ``labels``
-        types that rows and labels are turned into: the model's own for rows (``torch.int64`` for embeddings); for
-        labels the model's own if the loss takes it on made-up rows, ``torch.int64`` if not. The data are not asked.
-    ``ghost``
-        False sends every parameter through ``vmap``.
+    Parameters
+    ----------
+    model : nn.Module
+        It is copied; training never changes it. Parameters with ``requires_grad=False`` do not change. The initial
+        parameters must be public.
+    loss : callable
+        Returns one number per row (``reduction="none"``), or a single number; it is then evaluated row by row.
+    memory : int
+        Approximate limit on the bytes of a pass.
+    inputs, labels : torch.dtype, optional
+        Types to which rows and labels are converted. By default rows get the model's type (use ``torch.int64`` for
+        embeddings). Labels get the model's type if the loss accepts it on synthetic rows, else ``torch.int64``. The
+        data play no role.
+    ghost : bool
+        If False, every parameter uses ``vmap``.
 
-    The model is copied; training never changes it. Parameters with ``requires_grad=False`` stay as they are.
+    Returns
+    -------
+    TorchOracle
+
+    Raises
+    ------
+    InvalidArgument
+        If the model has no trainable parameter, or a layer mixes rows or is random.
     """
     return TorchOracle(model, loss, memory=memory, inputs=inputs, labels=labels, ghost=ghost)
 
 
 class TorchOracle:
-    """Made by ``dpsco.torch.oracle``; ``size`` and ``start`` for the problem and ``train``, ``load`` for afterwards."""
+    """Oracle of a PyTorch model. Build it with ``dpsco.torch.oracle``.
+
+    ``size`` is the problem's dimension, ``start`` the start of ``train``, ``load`` returns the trained model.
+    """
 
     def __init__(self, model: Any, loss: LossFunction, *, memory: int, inputs: Any, labels: Any, ghost: bool) -> None:
         if not isinstance(model, torch.nn.Module):
@@ -80,7 +95,7 @@ class TorchOracle:
         check_layers(model)
         self._weights = Weights.of(copy.deepcopy(model))
         self._loss, self._ghost = loss, ghost
-        self._memory = positive_integer("memory", memory, "It is the number of bytes that a pass may take.")
+        self._memory = positive_integer("memory", memory, "It limits the bytes of a pass.")
         self._inputs, self._labels = inputs, labels
         self._structures: dict[int, Structure] = {}
         first = self._weights.module.get_parameter(next(iter(self._weights.shapes)))
@@ -88,30 +103,30 @@ class TorchOracle:
 
     @property
     def size(self) -> int:
-        """Trainable parameters: the dimension of the problem."""
+        """Number of trainable parameters: the dimension of the problem."""
         return self._weights.size
 
     @property
     def start(self) -> Array:
-        """The model's own parameters: ``train(..., start=oracle.start)``. They must be public."""
+        """Initial parameters as a vector, for ``train(..., start=oracle.start)``. They must be public."""
         return self._weights.start
 
     def load(self, weights: Any) -> Any:
-        """A copy of the model with ``weights``: ``result.model`` or a flat vector."""
+        """Return a copy of the model with ``weights``: ``result.model`` or a flat vector."""
         return self._weights.load(weights)
 
     def weights(self, weights: Any) -> dict[str, Any]:
-        """``weights`` as the model's ``state_dict``: the same keys, types, shapes and devices as it came with."""
+        """Return ``weights`` as the model's ``state_dict``, with the same keys, types, shapes and devices."""
         state: dict[str, Any] = self.load(weights).state_dict()
         return state
 
     def label_rule(self, width: int) -> ClassLabels | None:
-        """Return which labels the loss can take beside the model's outputs; None if it takes any number."""
+        """Return which labels the loss accepts for the model's outputs; None if it accepts any number."""
         structure = self._structure(width)
         return None if structure.classes is None else ClassLabels(structure.classes)
 
     def describe(self, width: int) -> str:
-        """Which parameters have a ghost rule and which go through ``vmap``, and why, for rows of ``width`` numbers."""
+        """List which parameters have a ghost rule and which use ``vmap``, and why, for rows of ``width`` numbers."""
         structure = self._structure(width)
         rows = self._pass_rows(structure)
         return "\n".join([*structure.lines, f"passes of {rows} rows, about {structure.row_bytes:,} bytes each"])
@@ -119,15 +134,16 @@ class TorchOracle:
     # --- the contract of oracles --------------------------------------------------------------
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
+        """Compute the clipped sum of ``batch``."""
         answer = Clipped(np.zeros(self.size), 0)
-        with calm(self._device):
+        with fixed_settings(self._device):
             points = [self._weights.parameters(point) for point in query.points]
             whole = torch.zeros(self.size, dtype=torch.float64, device=self._device)
             total = torch.zeros_like(whole)
         for features, labels in in_blocks(_dense(batch), 1 if query.rowwise else BLOCK_ROWS):
             structure = self._structure(features.shape[1])
             step, shortened, zeroed = self._pass_rows(structure), 0, 0
-            with calm(self._device):
+            with fixed_settings(self._device):
                 total.zero_()
                 for first in range(0, len(labels), step):
                     part = slice(first, first + step)
@@ -146,18 +162,18 @@ class TorchOracle:
         rows, labels, bad = self._usable(chunk, structure)
         terms, _ = self._tried(structure, query.weights, points, rows, labels)
         if terms is None:
-            # A label or an index out of range stops the whole pass: rows that fail alone do not count. Which they are,
-            # and what the model says of them, stays here: an error that depends on a row is an output.
+            # An invalid label or index stops the whole pass: rows that fail alone count as zero. Their errors are not
+            # reported: an error that depends on a row is an output.
             bad = bad | self._failing(structure, query.weights, points, rows, labels)
             if bool(bad.all()):
                 return 0, len(bad)
-            taken = int(torch.nonzero(~bad)[0])  # keeps the shapes; a zero row might fail as well
+            taken = int(torch.nonzero(~bad)[0])  # any row that works keeps the shapes; a zero row might fail too
             rows[bad], labels[bad] = rows[taken].clone(), labels[taken].clone()
             terms, kind = self._tried(structure, query.weights, points, rows, labels)
             if terms is None:
                 raise InvalidArgument(
-                    f"The model or the loss failed ({kind}) on rows none of which it fails on alone. Memory may be "
-                    "short (memory= sets what a pass may take), or rows meet in the model."
+                    f"The model or the loss failed ({kind}) on rows that each succeed alone. Reduce memory= if memory "
+                    "is short; otherwise the model may mix rows."
                 )
         over, bad = add_clipped(terms, bad, query.clip, self._weights.views(total))
         return int(over.sum()), int(bad.sum())
@@ -188,7 +204,7 @@ class TorchOracle:
         return terms
 
     def _tried(self, *arguments: Any) -> tuple[dict[str, Term] | None, str]:
-        """``_terms``; or None, and the type of the error alone: its text and its frames hold rows."""
+        """Return ``_terms``, or None and only the type of the error: its text and frames contain rows."""
         try:
             return self._terms(*arguments), ""
         except Exception as error:
@@ -202,14 +218,14 @@ class TorchOracle:
         rows: Tensor,
         labels: Tensor,
     ) -> Tensor:
-        """Which rows the model or the loss cannot take, at any of the points."""
+        """Find the rows on which the model or the loss fails at any point."""
         failing = torch.zeros(len(labels), dtype=torch.bool, device=self._device)
         for k in range(len(labels)):
             failing[k] = self._tried(structure, factors, points, rows[k : k + 1], labels[k : k + 1])[0] is None
         return failing
 
     def _usable(self, chunk: Chunk, structure: Structure) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows and labels as the model takes them, and which it cannot take; those become zeros."""
+        """Convert rows and labels to the model's types; rows that do not fit become zeros and are marked."""
         features, labels = (np.asarray(part) for part in chunk)
         with np.errstate(all="ignore"):
             good = np.isfinite(labels) & np.all(np.isfinite(features), axis=1)
@@ -227,7 +243,7 @@ class TorchOracle:
             y = torch.tensor(_plain(labels)).to(self._device, structure.labels)
         return x, y, torch.from_numpy(bad).to(self._device)
 
-    # --- how the model is served --------------------------------------------------------------
+    # --- structure and types ------------------------------------------------------------------
 
     @property
     def _input_type(self) -> Any:
@@ -235,15 +251,15 @@ class TorchOracle:
 
     def _structure(self, width: int) -> Structure:
         if width not in self._structures:
-            self._structures[width] = self._rehearsed(width)
+            self._structures[width] = self._analysed(width)
         return self._structures[width]
 
-    def _rehearsed(self, width: int) -> Structure:
-        """The structure for the first type of labels that the loss takes."""
+    def _analysed(self, width: int) -> Structure:
+        """Return the structure for the first type of labels that the loss accepts."""
         refused: Failed | None = None
         for labels in (self._dtype, torch.int64) if self._labels is None else (self._labels,):
             try:
-                return rehearse(
+                return analyse(
                     self._weights, self._loss, width, self._input_type, labels, self._device, ghost=self._ghost
                 )
             except Failed as error:
@@ -251,7 +267,7 @@ class TorchOracle:
         raise refused or AssertionError
 
     def _pass_rows(self, structure: Structure) -> int:
-        """Rows of a pass: a power of two, so that blocks are whole passes."""
+        """Return the rows per pass: a power of two, so that it divides a block."""
         most = max(1, min(LARGEST_PASS, self._memory // structure.row_bytes))
         return 1 << (most.bit_length() - 1)
 
@@ -259,12 +275,12 @@ class TorchOracle:
 def _dense(batch: Batch) -> Iterator[Chunk]:
     for features, labels in batch.chunks:
         if is_sparse(features):
-            raise DataError("A PyTorch model takes dense rows; these are sparse. Use .toarray(), chunk by chunk.")
+            raise DataError("A PyTorch model needs dense rows; these are sparse. Use .toarray(), chunk by chunk.")
         yield features, labels
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Values of a type that torch has."""
+    """Convert to a type that torch supports."""
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
         return values.astype(np.float64)
     if values.dtype.kind == "u" and values.dtype.itemsize > 1:

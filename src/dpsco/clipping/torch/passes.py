@@ -15,7 +15,7 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_map
 
-__all__ = ["Captured", "LossFunction", "calm", "capture", "losses_of", "per_example", "row_by_row"]
+__all__ = ["Captured", "LossFunction", "capture", "fixed_settings", "losses_of", "per_example", "row_by_row"]
 
 Tensor = Any
 LossFunction = Callable[[Any, Any], Any]
@@ -128,7 +128,7 @@ def row_by_row(one: Callable[[Tensor, Tensor], Parameters], *, together: bool) -
 
 
 @contextmanager
-def calm(device: Any) -> Iterator[None]:
+def fixed_settings(device: Any) -> Iterator[None]:
     """Switch derivatives on, mixed precision off and warnings off (a warning that depends on a row is an output)."""
     with (
         warnings.catch_warnings(),

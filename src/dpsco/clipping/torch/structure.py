@@ -20,19 +20,19 @@ from torch.utils._pytree import tree_leaves
 
 from dpsco.clipping.torch.checks import check_rows_independent, synthetic_rows
 from dpsco.clipping.torch.ghost_rules import Rule, rule_of
-from dpsco.clipping.torch.passes import Captured, LossFunction, calm, capture, per_example, row_by_row
+from dpsco.clipping.torch.passes import Captured, LossFunction, capture, fixed_settings, per_example, row_by_row
 from dpsco.clipping.torch.terms import Term
 from dpsco.clipping.torch.weights import Weights
 from dpsco.errors import InvalidArgument
 
-__all__ = ["ClassLabels", "Failed", "Structure", "ghost_terms", "rehearse"]
+__all__ = ["ClassLabels", "Failed", "Structure", "analyse", "ghost_terms"]
 
 Tensor = Any
 _WEIGHTS = (3.0, -2.0)
 
 
 class Failed(InvalidArgument):
-    """The model or the loss cannot take synthetic rows of these types."""
+    """The model or the loss fails on synthetic rows of these types."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,28 +52,29 @@ class Structure:
     lines: tuple[str, ...]
     """One readable line per parameter."""
     labels: Any
-    """The type of labels that the loss takes."""
+    """Type of the labels that the loss accepts."""
     classes: int | None
-    """Labels 0 to ``classes`` - 1 are those that the loss takes; None if the loss sets no such bound."""
+    """The loss accepts labels 0 to ``classes`` - 1; None if it sets no such bound."""
 
 
 @dataclass(frozen=True)
 class ClassLabels:
-    """Labels that a loss can take beside a model of ``classes`` outputs: 0 to classes - 1."""
+    """The labels that a loss accepts for a model of ``classes`` outputs: 0 to classes - 1."""
 
     classes: int
     kind = "model's"
 
     @property
     def labels_are(self) -> str:
+        """Description of the labels, for messages."""
         return f"whole numbers from 0 to {self.classes - 1}, one per output of the model"
 
     def valid(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which labels the loss can take."""
+        """Return a mask of the labels that the loss accepts."""
         return np.asarray((labels >= 0) & (labels < self.classes) & (labels == np.floor(labels)))
 
 
-def rehearse(
+def analyse(
     weights: Weights, loss: LossFunction, width: int, inputs: Any, labels: Any, device: Any, *, ghost: bool
 ) -> Structure:
     """Analyse ``weights.module`` on synthetic rows.
@@ -85,7 +86,7 @@ def rehearse(
     """
     module, start = weights.module, weights.start
     try:
-        with calm(device):
+        with fixed_settings(device):
             rows, changed, zeros = synthetic_rows(width, inputs, labels, device)
             points = [weights.parameters(start), weights.parameters(1.01 * start)]
             vector = check_rows_independent(module, loss, rows, changed, zeros)
@@ -104,7 +105,7 @@ def rehearse(
         ) from None
     size = 0
     for name in list(ghosts):
-        with calm(device):
+        with fixed_settings(device):
             why = _fault(weights, name, ghosts[name], found, exact)
         if why:
             del ghosts[name]
@@ -116,9 +117,9 @@ def rehearse(
 
 
 def _classes(module: Any, loss: LossFunction, rows: Tensor, labels: Tensor) -> int | None:
-    """How many labels the loss takes, tried on synthetic rows.
+    """Count the labels that the loss accepts, on synthetic rows.
 
-    As many as the model has outputs, if the loss takes the last of them and refuses the next.
+    As many as the model has outputs, if the loss accepts the last of them and refuses the next; else None.
     """
     with torch.no_grad():
         outputs = module(rows)

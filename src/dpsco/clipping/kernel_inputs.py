@@ -1,0 +1,56 @@
+"""Inputs of the compiled kernels: the query as numbers, the type of the rows, and flat arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsco.query import Array, Query
+
+__all__ = ["ask_of", "flat", "row_type"]
+
+_FLOAT32_RANGE = 2.0**60
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def ask_of(query: Query, width: int, single: bool, *, kind: int, parameter: float, intercept: bool) -> Array:
+    """Encode the query for kernels (``Ask`` in kernels/slopes.py), with margins for float32 (``single``) or float64."""
+    from dpsco.clipping.kernels.slopes import LEAST_FACTOR, Ask
+
+    weight_0, weight_1 = (float(weight) for weight in (*query.weights, 0.0)[:2])
+    margin = 2.0**-19 if single else (width + 32) * 2.0**-53
+    low, high = (2.0**-70, 2.0**100) if single else (1e-250, 1e250)
+    clip, least = float(query.clip), 2.0**-100 if single else LEAST_FACTOR
+    facts = kind, float(parameter), intercept, weight_0, weight_1
+    return np.array(Ask(*facts, clip, clip * (1.0 - margin), query.grid, low, high, least, single))
+
+
+def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:
+    """Return float32 for float32 rows if clip and points are far from the limits of its range, else float64.
+
+    All other types give float64: a missing cell turns integers into float64, and must not change the path.
+    """
+    if given != _FLOAT32:
+        return _FLOAT64
+    size = max(max(float(point.max(initial=0.0)), -float(point.min(initial=0.0))) for point in query.points)
+    fits = size < _FLOAT32_RANGE and (1 / _FLOAT32_RANGE <= query.clip <= _FLOAT32_RANGE or math.isinf(query.clip))
+    return _FLOAT32 if fits else _FLOAT64
+
+
+def flat(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Flatten to one dimension, in C order and native byte order, without a copy if possible.
+
+    Kernels only read. For memory-mapped files, an alias without the read-only flag avoids a second compilation.
+    """
+    flat = np.ascontiguousarray(array, dtype=dtype).reshape(-1)
+    return flat if flat.flags.writeable or not flat.size else np.asarray(_Alias(flat))
+
+
+class _Alias:
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array  # a reference, so that the memory is not freed
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
