@@ -248,7 +248,7 @@ MUTANTS = (
     ),
     Mutant(
         "a person counts one row too often",
-        (("rows/contribution_cap.py", "rank + before[of_row] < self.limit", "rank + before[of_row] <= self.limit"),),
+        (("rows/contribution_cap.py", "rank + before[codes] < self.limit", "rank + before[codes] <= self.limit"),),
         ("tests/rows/test_columns.py::test_the_cap_counts_the_first_rows_of_each_unit_over_all_calls",),
     ),
     Mutant(
