@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-OPTIONAL = ("distributed", "flwr", "jax", "matplotlib", "pandas", "pyarrow", "sklearn", "torch")
+OPTIONAL = ("distributed", "flwr", "jax", "matplotlib", "pandas", "polars", "pyarrow", "sklearn", "torch")
 MISSING = frozenset(name for name in OPTIONAL if find_spec(name) is None)
 ADAPTERS = {
     "dpsco.jax": "jax",

@@ -109,7 +109,9 @@ def label_text(cell: Any) -> str:
         except UnicodeDecodeError:
             return ""
     if isinstance(cell, Decimal):
-        cell = str(cell)
+        cell = str(cell) if cell.is_finite() else ""
+    if isinstance(cell, complex) and cell.imag == 0:
+        cell = cell.real
     if not isinstance(cell, (str, bool, int, float)) or cell != cell:
         return ""
     try:
@@ -128,6 +130,8 @@ def id_text(cell: Any) -> str:
     """
     if isinstance(cell, np.generic) and not isinstance(cell, (np.datetime64, np.timedelta64)):
         cell = cell.item()
+    if isinstance(cell, complex) and cell.imag == 0:  # one complex cell makes a whole column complex
+        cell = cell.real
     if isinstance(cell, float) and not (cell.is_integer() and abs(cell) < _EXACT):
         return ""
     return label_text(cell)

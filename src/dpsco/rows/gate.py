@@ -149,8 +149,9 @@ def container_width(data: Any) -> int | None:
 def admit(data: Any, declared: Declared) -> Any:
     """Return the rows of ``data`` as a typed sequence: ``rows[3:7]`` and ``rows[positions]`` are typed features.
 
-    Cost: an array of the declared type, or CSR of it, is shared and never copied; a table is converted once; any
-    other container is converted where it is taken from.
+    Each dense row lies in one piece of memory: sums along it are then made in one order, whatever the container.
+    Cost: a C-ordered array of the declared type, or CSR of it, is shared and never copied; a table is converted once;
+    any other container is converted where it is taken from.
     """
     if is_sparse(data):
         rows = _typed_csr(CsrRows.of(data), declared)
@@ -158,7 +159,7 @@ def admit(data: Any, declared: Declared) -> Any:
     if isinstance(data, np.ndarray) and data.dtype == declared.dtype and data.ndim == 2 and not declared.sparse:
         if data.shape[1] != declared.width:
             raise DataError(width_message(data.shape[1], declared.width))
-        if not isinstance(data, (np.ma.MaskedArray, np.matrix)):
+        if not isinstance(data, (np.ma.MaskedArray, np.matrix)) and data.strides[1] == data.itemsize:
             return data
     if is_frame(data):
         data = table_numbers(data, declared.width)
@@ -276,4 +277,4 @@ def _csr_of(rows: NDArray[Any]) -> CsrRows:
 
 def _cast(rows: Array, declared: Declared) -> NDArray[Any]:
     with np.errstate(all="ignore"):  # a warning that depends on a row is an output
-        return rows.astype(declared.dtype, copy=False)
+        return np.ascontiguousarray(rows, dtype=declared.dtype)
