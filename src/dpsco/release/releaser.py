@@ -174,7 +174,8 @@ class Releaser:
             self._position = (0, self._mechanism.start())
         while True:  # a resumed run rebuilds the buffers from (key, 0 .. step)
             at, buffers = self._position
-            self._position = (0, self._mechanism.start())  # the mechanism may overwrite the buffers; after an interrupt, start again
+            # The mechanism may overwrite the buffers; after an interrupt, start again.
+            self._position = (0, self._mechanism.start())
             noise, buffers = self._mechanism.increment(buffers, at, self._draw)
             self._position = (at + 1, buffers)
             if at == step:
