@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +15,18 @@ from tests.method_plans import algorithm_1_plan
 import dpsco
 from dpsco.audit import audit
 from dpsco.audit.attack_rows import ordinary_rows
+from dpsco.audit.audit_report import AuditReport
+from dpsco.audit.canaries import Guesses, judged_guesses
 from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
 from dpsco.audit.contract import contract_checks
+from dpsco.audit.forms import Classes, in_form
 from dpsco.audit.recording import observe
 from dpsco.audit.replay import replay_check
-from dpsco.audit.subject import plan_subject
+from dpsco.audit.subject import classes_of, estimator_subject, plan_subject
 from dpsco.audit.transcript import transcript_check
 from dpsco.cli import main
 from dpsco.datasets import reference_problem
+from dpsco.query import Clipped
 from dpsco.release.releaser import Releaser
 
 HERE = Path(__file__).parent
@@ -121,6 +126,102 @@ def test_an_estimator_passes_and_its_report_is_marked_not_private() -> None:
     assert report.passed, report
     assert not report.synthetic
     assert "NOT PRIVATE" in str(report)
+
+
+def test_an_estimator_with_text_classes_is_audited_on_rows_that_count() -> None:
+    """Once every row became a zero row, and the audit passed with distance 0."""
+    data = reference_problem(300, 6, fresh=1)
+    words = np.where(data.labels > 0, "yes", "no")
+    model = dpsco.PrivateLogisticRegression(epsilon=4.0, delta=1e-6, classes=["no", "yes"], rounds=3)
+    report = audit(model, data=(data.features, words), seed=8, seconds=5)
+    assert {check.name: check.outcome for check in report.checks}["neighbours"] == "passed", report
+    classes = classes_of(model, words)
+    codes, rng = classes.encode(words), np.random.default_rng(8)
+    subject = estimator_subject(model, data.features, codes, classes)
+    neighbours = replay_check(subject, data.features, codes, rng)
+    assert neighbours.outcome == "passed", neighbours
+    assert float(re.search(r"([\d.]+) of the declared", neighbours.measured)[1]) > 0.5
+    assert "6 kinds of container" in neighbours.confidence
+
+
+def test_an_audit_that_observed_nothing_is_not_tested_and_not_passed() -> None:
+    """No label is among the classes: every row is a zero row, and no pair of neighbours differs."""
+    data = reference_problem(300, 6, fresh=1)
+    model = dpsco.PrivateLogisticRegression(epsilon=4.0, delta=1e-6, classes=["no", "yes"], rounds=3)
+    subject = estimator_subject(model, data.features, data.labels, Classes(["No", "Yes"]))
+    rng = np.random.default_rng(0)
+    check = replay_check(subject, data.features, data.labels, rng)
+    assert check.outcome == "not tested"
+    assert "zero row" in check.findings[0]
+    report = AuditReport("x", "y", (check,), synthetic=True)
+    assert not report.passed
+    assert "NOT TESTED (neighbours)" in report.verdict
+    assert json.loads(report.to_json())["checks"][0]["outcome"] == "not tested"
+
+
+def test_an_oracle_that_answers_no_row_is_not_tested() -> None:
+    class Deaf:
+        def answer(self, query, batch):
+            rows = sum(len(labels) for _, labels in batch.chunks)
+            return Clipped(np.zeros(query.points[0].size), rows)
+
+    report = audit(Deaf(), plan=plan(), seed=3, seconds=10)
+    outcomes = {check.name: check.outcome for check in report.checks}
+    assert outcomes["neighbours"] == "not tested"
+    assert not report.passed
+
+
+def test_an_estimator_with_units_is_audited() -> None:
+    data = reference_problem(300, 6, fresh=1)
+    model = dpsco.PrivateLogisticRegression(
+        epsilon=4.0, delta=1e-6, classes=[0, 1], rounds=3, max_rows_per_unit=2, fit_intercept=False
+    )
+    report = audit(model, data=(data.features, data.labels), seed=8, seconds=10)
+    assert {check.name: check.outcome for check in report.checks}["neighbours"] == "passed", report
+
+
+def test_a_row_that_decides_about_a_container_is_found(monkeypatch) -> None:
+    """A seeded bug of a kind that once was there: one odd label turns a list of labels into zero rows."""
+    from dpsco.audit import subject as subjects
+
+    def brittle(form, features, labels):
+        if form == "lists" and not np.all(np.isfinite(labels)):
+            labels = np.full(len(labels), np.nan)
+        return in_form(form, features, labels)
+
+    monkeypatch.setattr(subjects, "in_form", brittle)
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 16)
+    target = plan_subject(
+        algorithm_1_plan(problem=problem, n=96, budget=dpsco.Budget(4.0, 1e-6), rounds=4, beta=1.0, clip=1.0)
+    )
+    rng = np.random.default_rng(5)
+    check = replay_check(target, *ordinary_rows(problem, 96, rng), rng)
+    assert check.outcome == "FAILED"
+    assert "(lists)" in " ".join(check.findings)
+
+
+def test_canaries_without_power_state_no_bound() -> None:
+    weak = algorithm_1_plan(
+        problem=plan().problem, n=96, budget=dpsco.Budget(0.05, 1e-6), rounds=4, beta=1.0, clip=1.0
+    )
+    check = judged_guesses(weak, Guesses(2_600, 5_000, 10), 1e-6)
+    assert check.outcome == "not tested"
+    assert not check.required
+    assert "epsilon >=" not in check.measured
+    strong = judged_guesses(plan(), Guesses(620, 1_000, 10), 1e-6)
+    assert "epsilon >=" in strong.measured
+    assert "with probability" in strong.confidence
+
+
+def test_an_audit_shows_progress_and_keeps_its_time() -> None:
+    data = reference_problem(4_000, 12, fresh=1)
+    model = dpsco.PrivateLogisticRegression(epsilon=1.0, delta=1e-6, classes=[0, 1], rounds=4)
+    said: list[str] = []
+    began = time.monotonic()
+    report = audit(model, data=(data.features, data.labels), seed=1, seconds=6, progress=said.append)
+    assert time.monotonic() - began < 60
+    assert {text.split(":")[0] for text in said} >= {"neighbours", "noise", "canaries"}
+    assert report.passed, report
 
 
 # --- recordings and the bounds ---------------------------------------------------------------------------

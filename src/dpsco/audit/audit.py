@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from dpsco.audit.attack_rows import ordinary_rows
 from dpsco.audit.audit_report import AuditReport, Check
 from dpsco.audit.canaries import MOST, canary_check, estimator_guesses, judged_guesses
 from dpsco.audit.canary_bounds import wanted_canaries
+from dpsco.audit.clock import Clock
 from dpsco.audit.contract import contract_checks
 from dpsco.audit.replay import replay_check
-from dpsco.audit.subject import Subject, estimator_subject, plan_subject
+from dpsco.audit.subject import Subject, classes_of, estimator_subject, plan_subject
 from dpsco.audit.transcript import transcript_check
 from dpsco.errors import DataError, DpscoError, InvalidArgument, positive
 from dpsco.planning.plan import Plan
@@ -30,6 +32,8 @@ def audit(
     data: tuple[Any, Any] | None = None,
     alpha: float = 1e-6,
     seed: int | None = None,
+    seconds: float = 45.0,
+    progress: Callable[[str], None] | None = None,
 ) -> AuditReport:
     """Look for a broken promise in ``subject``.
 
@@ -42,26 +46,31 @@ def audit(
         probability that a sound subject fails one statistical check.
     ``seed``
         repeats the synthetic rows and coins; the noise is always fresh.
+    ``seconds``
+        checks that repeat runs stop after about so long, and say how much they have seen.
+    ``progress``
+        called with a line of text while the audit goes on.
 
     Guarantee: none. An audit finds bugs; what it does not find may still be there. Cost: seconds to a minute.
     """
     if not 0 < positive("alpha", alpha, "It is the rate of false alarms.") < 0.5:
         raise InvalidArgument(f"Expected alpha={alpha} below 0.5.")
     rng = np.random.default_rng(seed)
+    clock = Clock(positive("seconds", seconds, "It is how long the audit may take.", infinite=True), progress)
     if hasattr(subject, "fit"):
         if data is None:
             raise InvalidArgument("An estimator is audited on rows: pass data=(X, y). Made-up rows will do.")
-        return _audit_estimator(subject, _arrays(data), alpha, rng)
+        return _audit_estimator(subject, data, alpha, rng, clock)
     if isinstance(subject, Plan):
         target = plan_subject(subject)
     elif plan is None:
         raise InvalidArgument("An oracle is audited under a plan: pass plan=..., which says its clip, size and noise.")
     else:
         target = plan_subject(plan, subject)
-    return _audit_plan(target, data, alpha, rng)
+    return _audit_plan(target, data, alpha, rng, clock)
 
 
-def _audit_plan(subject: Subject, data: Any, alpha: float, rng: np.random.Generator) -> AuditReport:
+def _audit_plan(subject: Subject, data: Any, alpha: float, rng: np.random.Generator, clock: Clock) -> AuditReport:
     plan = subject.plan
     used = plan.rounds * plan.batch_size
     if data is None:
@@ -69,24 +78,31 @@ def _audit_plan(subject: Subject, data: Any, alpha: float, rng: np.random.Genera
     else:
         features, labels = _arrays(data)
     checks = [*contract_checks(subject, rng)] if subject.own_oracle or data is None else []
-    checks.append(replay_check(subject, features, labels, rng))
+    checks.append(replay_check(subject, features, labels, rng, clock.part(0.4)))
     # Noise does not depend on rows, and rows that do not come count as zero rows: few make many quick runs.
-    checks.append(_tried("noise", lambda: transcript_check(subject, features[:1], labels[:1], alpha)))
+    checks.append(_tried("noise", lambda: transcript_check(subject, features[:1], labels[:1], alpha, clock.part(0.5))))
     first = slice(0, min(plan.batch_size, plan.problem.dimension))
-    checks.append(_tried("canaries", lambda: canary_check(subject, features[first], labels[first], alpha, rng)))
+    checks.append(_tried("canaries", lambda: canary_check(subject, features[first], labels[first], alpha, rng, clock)))
     return _report(subject, checks, synthetic=data is None)
 
 
-def _audit_estimator(estimator: Any, rows: tuple[Array, Array], alpha: float, rng: np.random.Generator) -> AuditReport:
-    features, labels = rows
-    subject = estimator_subject(estimator, features, labels)
+def _audit_estimator(estimator: Any, data: Any, alpha: float, rng: np.random.Generator, clock: Clock) -> AuditReport:
+    try:
+        given = np.asarray(data[1])
+    except (TypeError, ValueError, IndexError):
+        raise DataError("Expected data=(X, y), rows and a label for each.") from None
+    classes = classes_of(estimator, given)
+    features, labels = _arrays((data[0], given if classes is None else classes.encode(given)))
+    clock.say("the estimator as it is")
+    subject = estimator_subject(estimator, features, labels, classes)
     wanted = min(MOST, wanted_canaries(subject.plan.budget.mu_per_record, alpha))
     checks = [
-        replay_check(subject, features, labels, rng),
-        _tried("noise", lambda: transcript_check(subject, features, labels, alpha)),
+        replay_check(subject, features, labels, rng, clock.part(0.4)),
+        _tried("noise", lambda: transcript_check(subject, features, labels, alpha, clock.part(0.5))),
     ]
-    found = estimator_guesses(estimator, features, labels, wanted, rng)
-    checks.append(judged_guesses(subject.plan, found, alpha))
+    if checks[0].tested:
+        found = estimator_guesses(estimator, features, labels, wanted, rng, clock, classes)
+        checks.append(judged_guesses(subject.plan, found, alpha))
     return _report(subject, checks, synthetic=False)
 
 

@@ -10,7 +10,8 @@ from dpsco.json_files import jsonable
 
 __all__ = ["AuditReport", "Check"]
 
-FORMAT = 1
+FORMAT = 2
+_MARKS = {"passed": "ok  ", "FAILED": "FAIL", "not tested": "----"}
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,15 @@ class Check:
     """How sure it is: the number of cases, or alpha and N."""
     findings: tuple[str, ...] = ()
     """What went wrong, worst first; or notes."""
+    tested: bool = True
+    """Whether there was anything to see: a check that observed nothing has neither passed nor failed."""
+    required: bool = True
+    """Whether an audit without this check is incomplete."""
+
+    @property
+    def outcome(self) -> str:
+        """One of "passed", "FAILED" and "not tested"."""
+        return "not tested" if not self.tested else "passed" if self.passed else "FAILED"
 
 
 @dataclass(frozen=True)
@@ -41,17 +51,23 @@ class AuditReport:
 
     @property
     def passed(self) -> bool:
-        return all(check.passed for check in self.checks)
+        """Whether no check failed and every required one observed something."""
+        return all(check.passed if check.tested else not check.required for check in self.checks)
 
     @property
     def verdict(self) -> str:
-        failed = [check.name for check in self.checks if not check.passed]
+        failed = [check.name for check in self.checks if check.outcome == "FAILED"]
+        idle = ", ".join(check.name for check in self.checks if not check.tested)
         if failed:
             return f"FAILED ({', '.join(failed)}): the promise does not hold as declared."
-        return "passed: nothing was found that breaks the promise. An audit finds bugs; it proves no promise."
+        if not self.passed:
+            return f"NOT TESTED ({idle}): nothing reached the check, so it says nothing about the promise."
+        rest = f" Not tested: {idle}." if idle else ""
+        return f"passed: nothing was found that breaks the promise. An audit finds bugs; it proves no promise.{rest}"
 
     def to_json(self) -> str:
         data = {**dataclasses.asdict(self), "format": FORMAT, "passed": self.passed, "verdict": self.verdict}
+        data["checks"] = [{**dataclasses.asdict(check), "outcome": check.outcome} for check in self.checks]
         return json.dumps(jsonable(data), indent=2, sort_keys=True)
 
     def __str__(self) -> str:
@@ -59,7 +75,7 @@ class AuditReport:
         if not self.synthetic:
             lines.append("  NOT PRIVATE: rows of yours took part, and the figures below depend on them.")
         for check in self.checks:
-            lines += ["", f"  {'ok  ' if check.passed else 'FAIL'}  {check.name}: {check.question}"]
+            lines += ["", f"  {_MARKS[check.outcome]}  {check.name}: {check.question}"]
             lines += [f"        measured    {check.measured}", f"        confidence  {check.confidence}"]
             lines += [f"        - {finding}" for finding in check.findings]
         return "\n".join([*lines, "", f"Verdict: {self.verdict}"])

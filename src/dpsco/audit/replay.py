@@ -12,6 +12,8 @@ import numpy as np
 
 from dpsco.audit.attack_rows import OddRow, odd_rows
 from dpsco.audit.audit_report import Check
+from dpsco.audit.clock import Clock
+from dpsco.audit.forms import ARRAY, forms
 from dpsco.audit.recording import Transcript, observe
 from dpsco.audit.subject import Ids, Subject
 from dpsco.query import Array
@@ -21,9 +23,14 @@ __all__ = ["replay_check"]
 _LISTED = 4
 
 
-def replay_check(subject: Subject, features: Array, labels: Array, rng: np.random.Generator) -> Check:
-    """Each odd row takes the place of another somewhere in the data; the worst distance against what was declared."""
-    declared = subject.plan.schedule.most_noise.difference
+def replay_check(
+    subject: Subject, features: Array, labels: Array, rng: np.random.Generator, clock: Clock | None = None
+) -> Check:
+    """Each odd row takes the place of another somewhere in the data; the worst distance against what was declared.
+
+    All odd rows are tried as an array of numbers, and a few of them in every other container.
+    """
+    declared, clock = subject.plan.schedule.most_noise.difference, clock or Clock()
     ids = np.arange(len(labels))
     used = min(len(labels), subject.plan.rounds * subject.plan.batch_size)
     base = observe(lambda: subject.run(features, labels, ids, True))
@@ -31,28 +38,56 @@ def replay_check(subject: Subject, features: Array, labels: Array, rng: np.rando
     worst, pairs = 0.0, 0
     if base.error is not None:
         findings.append((0.0, f"the data set itself ends in {base.error}."))
-    for row in odd_rows(subject.plan.problem, rng) if base.error is None else []:
+    tried = _tried(odd_rows(subject.plan.problem, rng), dense=subject.own_oracle) if base.error is None else []
+    for form, row in tried:
+        if clock.over and pairs >= _LEAST:
+            break
+        clock.say(f"neighbours: {pairs + 1} of {len(tried)} pairs ({row.name}, {form})")
         place = int(rng.integers(used))
         first, second = _pair(subject, (features, labels, ids), place, row)
-        one = observe(partial(subject.run, *first, True), base)
-        other = observe(partial(subject.run, *second, True), base)
+        one = observe(partial(subject.run, *first, True, form), base)
+        other = observe(partial(subject.run, *second, True, form), base)
         pairs += 1
         distances = [_distance(a, b) for a, b in zip(one.sums, other.sums, strict=False)]
         if one.error is not None:  # release refused a sum that is not finite: no distance is beyond it
             distances.append(np.inf)
         worst = max([worst, *distances])
         found = _compare(one, other, distances, declared)
-        findings += [(weight, f"row {place}, {row.name!r}: {text}") for weight, text in found]
+        findings += [(weight, f"row {place}, {row.name!r} ({form}): {text}") for weight, text in found]
     findings.sort(key=lambda item: -item[0])
     texts = [text for _, text in findings]
+    idle = not findings and worst == 0.0
     return Check(
         "neighbours",
         "do two data sets that differ in one row differ by more than was declared, anywhere?",
         not findings,
-        f"largest distance at release {worst / declared:.4g} of the declared {declared:.4g}",
-        f"deterministic, {pairs} pairs of neighbours ({subject.plan.budget.adjacency}), whole runs replayed",
-        tuple(texts[:_LISTED]) + ((f"{len(texts)} findings in all.",) if len(texts) > _LISTED else ()),
+        "no pair of neighbours differs at all: no row reached a sum"
+        if idle
+        else f"largest distance at release {worst / declared:.4g} of the declared {declared:.4g}",
+        f"deterministic, {pairs} of {len(tried)} pairs of neighbours ({subject.plan.budget.adjacency}), whole runs "
+        f"replayed, rows in {len({form for form, _ in tried[:pairs]})} kinds of container",
+        (_IDLE,)
+        if idle
+        else tuple(texts[:_LISTED]) + ((f"{len(texts)} findings in all.",) if len(texts) > _LISTED else ()),
+        tested=not idle,
     )
+
+
+_IDLE = (
+    "every row counts as a zero row. Check that labels are among the declared classes and rows have the right width."
+)
+_IN_OTHER_FORMS = ("ordinary", "100 times too long", "NaN in a feature", "label 77")
+_LEAST = 12  # pairs that are tried however slow the subject is
+
+
+def _listed(texts: list[str]) -> tuple[str, ...]:
+    more = (f"{len(texts)} findings in all.",) if len(texts) > _LISTED else ()
+    return tuple(texts[:_LISTED]) + more
+
+
+def _tried(rows: list[OddRow], *, dense: bool) -> list[tuple[str, OddRow]]:
+    others = [(form, row) for form in forms(dense=dense) for row in rows if row.name in _IN_OTHER_FORMS]
+    return [(ARRAY, row) for row in rows] + others
 
 
 def _distance(one: Array, other: Array) -> float:

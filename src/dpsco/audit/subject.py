@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.audit.forms import ARRAY, Classes, in_form
 from dpsco.clipping import Oracle, PerExample, linear_oracle
 from dpsco.errors import InvalidArgument
 from dpsco.planning.plan import Plan
@@ -23,21 +24,22 @@ from dpsco.run import train
 
 Ids = NDArray[np.int64]
 
-__all__ = ["Ids", "Subject", "estimator_subject", "plan_subject"]
+__all__ = ["Ids", "Subject", "classes_of", "estimator_subject", "plan_subject"]
 
 _FIXED = bytes(range(32))
 
 
 @dataclass(frozen=True)
 class Subject:
-    """``run(features, labels, ids, fixed)`` trains once and returns the bytes of all it shows.
+    """``run(features, labels, ids, fixed, form)`` trains once and returns the bytes of all it shows.
 
-    ``fixed`` repeats whatever the run draws (noise, order of rows); ids are the rows' own, for add-remove.
+    ``fixed`` repeats whatever the run draws (noise, order of rows); ids are the rows' own, for add-remove and units.
+    ``form`` is the container that rows are handed over in (forms.py). Labels are numbers; of classes, 0, 1, ...
     """
 
     name: str
     plan: Plan
-    run: Callable[[Array, Array, Ids, bool], bytes]
+    run: Callable[..., bytes]
     oracle: Oracle
     """What answers queries in that run."""
     scaled: Callable[[Array], Array]
@@ -67,7 +69,8 @@ def plan_subject(plan: Plan, oracle: Any = None) -> Subject:
         oracle = oracle if hasattr(oracle, "answer") else PerExample(oracle)
     by_id = plan.budget.adjacency == "add-remove"
 
-    def run(features: Array, labels: Array, ids: Ids, fixed: bool) -> bytes:
+    def run(features: Array, labels: Array, ids: Ids, fixed: bool, form: str = ARRAY) -> bytes:
+        features, labels = in_form(form, features, labels)
         rows = stream(features, labels, ids=ids.tolist() if by_id else None, non_finite="zero")
         result = train(plan, rows, oracle=oracle if own else None, key=_FIXED if fixed else None)
         return _visible(result.report) + result.model.coef.tobytes() + repr(result.trace).encode()
@@ -75,31 +78,51 @@ def plan_subject(plan: Plan, oracle: Any = None) -> Subject:
     return Subject(name, plan, run, oracle, lambda rows: rows, own)
 
 
-def estimator_subject(estimator: Any, features: Array, labels: Array) -> Subject:
-    """An estimator of ``dpsco`` with its settings; rows that are not valid count as zero rows."""
+def estimator_subject(estimator: Any, features: Array, labels: Array, classes: Classes | None = None) -> Subject:
+    """An estimator of ``dpsco`` with its settings; rows that are not valid count as zero rows.
+
+    ``classes`` turns labels 0, 1, ... into the estimator's own; None for a regression, or if they are these numbers.
+    """
     from sklearn.base import clone
+
+    by_unit = getattr(estimator, "max_rows_per_unit", None) is not None
 
     # A row must not decide whether a fit succeeds, and canaries must stay where they are put.
     settings = {"invalid_rows": "zero", "shuffle": False}
 
-    def fitted(x: Array, y: Array, seed: int | None) -> Any:
+    def fitted(x: Array, y: Array, ids: Ids, seed: int | None, form: str = ARRAY) -> Any:
+        rows, values = in_form(form, x, y if classes is None else classes.decode(y))
+        own = {"unit": ids} if by_unit else {}  # a unit for each row: the cap then counts every row
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return clone(estimator).set_params(**settings, random_state=seed).fit(x, y)
+            return clone(estimator).set_params(**settings, random_state=seed).fit(rows, values, **own)
 
-    model = fitted(features, labels, 0)
+    model = fitted(features, labels, np.arange(len(labels)), 0)
     plan: Plan = model.plan_
     if not plan.budget.private:
         raise InvalidArgument("Expected an estimator with a finite epsilon: without noise there is no promise.")
 
-    def run(x: Array, y: Array, ids: Ids, fixed: bool) -> bytes:
-        other = fitted(x, y, 0 if fixed else None)
+    def run(x: Array, y: Array, ids: Ids, fixed: bool, form: str = ARRAY) -> bytes:
+        other = fitted(x, y, ids, 0 if fixed else None, form)
         return _visible(other.privacy_) + other.coef_.tobytes() + np.asarray(other.intercept_).tobytes()
 
     name = f"{type(estimator).__name__} ({plan.rounds} rounds of {plan.batch_size} rows)"
     norm = float(estimator.feature_norm)
     oracle = linear_oracle(plan.problem, plan.n)
     return Subject(name, plan, run, oracle, lambda rows: np.asarray(unit_rows(rows, norm)), False)
+
+
+def classes_of(estimator: Any, labels: Any) -> Classes | None:
+    """The classes that a classifier declares, or that ``labels`` hold if it declares none; None for a regression."""
+    if not hasattr(estimator, "classes"):
+        return None
+    declared = estimator.classes
+    values = np.unique(labels[~_missing(labels)]) if declared is None else declared
+    return Classes(values)
+
+
+def _missing(labels: Any) -> Any:
+    return np.array([label != label or label is None for label in labels], dtype=bool)
 
 
 def _visible(report: Any) -> bytes:

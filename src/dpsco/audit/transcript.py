@@ -18,6 +18,7 @@ import math
 import numpy as np
 
 from dpsco.audit.audit_report import Check
+from dpsco.audit.clock import Clock
 from dpsco.audit.recording import observe
 from dpsco.audit.subject import Subject
 from dpsco.errors import DataError
@@ -30,12 +31,16 @@ _TRANSCRIPTS, _NUMBERS = 2_000, 20_000
 """At least so many coordinates, and numbers over all rounds: 10 % too little noise is then far beyond chance."""
 
 
-def transcript_check(subject: Subject, features: Array, labels: Array, alpha: float) -> Check:
-    """Run until there are enough transcripts, then test the law of their noise."""
-    plan = subject.plan
+def transcript_check(
+    subject: Subject, features: Array, labels: Array, alpha: float, clock: Clock | None = None
+) -> Check:
+    """Run until there are enough transcripts or the time is up, then test the law of their noise."""
+    plan, clock = subject.plan, clock or Clock()
     wanted = max(_TRANSCRIPTS, _NUMBERS // plan.rounds)
-    ids, parts, size = np.arange(len(labels)), [], 0
-    while size < wanted:
+    ids, size = np.arange(len(labels)), 0
+    parts: list[Array] = []
+    while size < wanted and not (parts and clock.over):
+        clock.say(f"noise: {size:,} of {wanted:,} transcripts")
         seen = observe(lambda: subject.run(features, labels, ids, False))
         if seen.error is not None or len(seen.released) != plan.rounds:
             raise DataError("The run did not come to its end on ordinary rows: mend it before its noise is audited.")

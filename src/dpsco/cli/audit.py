@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,8 @@ examples
   dpsco audit my.py:model --data people.csv --label y
 
 dpsco executes the file named in TARGET. Without --data every row is synthetic and the report may be shared. With --data
-the figures depend on your rows and are NOT PRIVATE. Exit codes: 0 passed, 1 failed, 2 an argument or a file is wrong.
+the figures depend on your rows and are NOT PRIVATE. Exit codes: 0 passed, 1 failed or not
+tested, 2 an argument or a file is wrong.
 """
 
 
@@ -55,6 +57,7 @@ def add_parser(commands: Any) -> None:
     made.add_argument("--epsilon", type=float, default=4.0, help="epsilon of the budget (default 4)")
     made.add_argument("--delta", type=float, default=1e-6, help="delta of the budget (default 1e-6)")
     made.add_argument("--adjacency", choices=("zero-out", "add-remove", "replace"), default="zero-out")
+    parser.add_argument("--seconds", type=float, default=45.0, help="stop repeating runs after so long (default 45)")
     parser.add_argument("--data", metavar="DATA", help="use these rows instead of synthetic ones: NOT PRIVATE")
     parser.add_argument("--classes", metavar="A,B", help="with --data: the labels (default 0,1)")
     parser.add_argument("--label-bound", type=float, metavar="Y", help="with --data: labels are numbers in [-Y, Y]")
@@ -65,7 +68,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Audit, print the report and write the page; return 0 if it passed, 1 if it failed."""
+    """Audit, print the report and write the page; return 0 if it passed, 1 if it failed or tested nothing."""
     from dpsco.audit import audit
     from dpsco.audit.named_target import load_target, read_plan
 
@@ -75,7 +78,12 @@ def run(args: argparse.Namespace) -> int:
     plan = None if args.plan is None else read_plan(args.plan)
     if plan is None and not hasattr(target, "fit") and not _is_plan(target):
         plan = _plan(args, None if data is None else data[0].shape)
-    report = audit(target, plan=plan, data=data, alpha=args.alpha)
+    if data is not None and getattr(target, "classes", None) is not None and args.label_bound is None:
+        data = data[0], _in_classes(target.classes, data[1])
+    show = None if args.json or not sys.stderr.isatty() else _show
+    report = audit(target, plan=plan, data=data, alpha=args.alpha, seconds=args.seconds, progress=show)
+    if show is not None:
+        _show("")
     if args.html is not None:
         from dpsco.pages import write_audit_page
 
@@ -86,6 +94,19 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(report, "" if page is None else f"\n\nPage: {page}")
     return 0 if report.passed else 1
+
+
+def _show(text: str) -> None:
+    """Write a line in the place of the last one."""
+    print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _in_classes(classes: Any, codes: Any) -> Any:
+    """Return the labels of a file, 0, 1, ..., as the classes that the estimator declares."""
+    import numpy as np
+
+    names = list(classes)
+    return np.array([names[int(code)] if 0 <= code < len(names) else None for code in codes], dtype=object)
 
 
 def _is_plan(target: Any) -> bool:
