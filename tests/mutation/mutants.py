@@ -5,18 +5,10 @@ A snippet must occur exactly once in its file, or the mutant itself fails: the l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tests.mutation.mutant import Mutant
+from tests.mutation.one_row_mutants import ONE_ROW
 
 __all__ = ["CONTROL", "MUTANTS", "NAMED", "Mutant"]
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """``changes``: (file in src/dpsco, exact snippet, replacement); ``tests``: node ids, a few fast ones."""
-
-    name: str
-    changes: tuple[tuple[str, str, str], ...]
-    tests: tuple[str, ...]
 
 
 CLIP_NOTHING_LATER = (
@@ -345,6 +337,7 @@ MUTANTS = (
         (("accounting/account.py", "wait=PATIENCE", "wait=0.0"),),
         ("tests/accounting/test_budget_account.py::test_a_charge_waits_for_the_one_before_it",),
     ),
+    *ONE_ROW,
 )
 
 NAMED = (

@@ -1,0 +1,196 @@
+"""Seeded bugs of one kind: a row, a cell, a container or a process decides about something other than itself."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Mutant
+
+__all__ = ["ONE_ROW"]
+
+ODD = "tests/rows/test_one_odd_row.py"
+PRESENCE = "tests/engines/on_flower/test_presence.py"
+
+ONE_ROW = (
+    Mutant(
+        "a JAX round in whole numbers where the loss would take them",
+        (
+            (
+                "clipping/jax/blocks.py",
+                "((floats, floats), (floats, whole), (whole, floats), (whole, whole))",
+                "((whole, floats), (whole, whole), (floats, floats), (floats, whole))",
+            ),
+        ),
+        (f"{ODD}::test_a_missing_cell_in_the_first_chunk_does_not_cast_the_rows_of_a_jax_round",),
+    ),
+    Mutant(
+        "labels that are numpy scalars are no labels",
+        (
+            (
+                "rows/cells.py",
+                "    if isinstance(cell, np.generic):\n        cell = cell.item()\n    if isinstance(cell, bytes):",
+                "    if isinstance(cell, bytes):",
+            ),
+        ),
+        (f"{ODD}::test_one_odd_label_leaves_every_other_row_its_own",),
+    ),
+    Mutant(
+        "a node with a long sum is dropped whole",
+        (
+            (
+                "engines/flower/server.py",
+                "            shorter = numbers.astype(np.float64) * (most / length)\n",
+                "            return None\n            shorter = numbers.astype(np.float64) * (most / length)\n",
+            ),
+        ),
+        ("tests/engines/on_flower/test_faults.py::test_one_more_row_moves_a_long_sum_by_no_more_than_one_row",),
+    ),
+    Mutant(
+        "an item of many rows counts as many rows",
+        (
+            (
+                "rows/gate.py",
+                "        return self.chunk([row for row, _ in known], [label for _, label in known])",
+                "        known = [one for x, y in known for one in (zip(x, y) if np.ndim(y) else [(x, y)])]\n"
+                "        return self.chunk([row for row, _ in known], [label for _, label in known])",
+            ),
+        ),
+        (f"{ODD}::test_an_item_that_holds_many_rows_counts_as_one_zero_row",),
+    ),
+    Mutant(
+        "the type of a table picks the kernel",
+        (
+            (
+                "clipping/compiled.py",
+                "    if given != _FLOAT32:\n        return _FLOAT64\n",
+                "    if given == _FLOAT64:\n        return _FLOAT64\n",
+            ),
+        ),
+        (f"{ODD}::test_a_missing_cell_in_a_table_of_bytes_moves_the_compiled_sum_by_no_more_than_its_row",),
+    ),
+    Mutant(
+        "rows without an id count",
+        (("rows/contribution_cap.py", "if text else self.limit for text", "if text else 0 for text"),),
+        (f"{ODD}::test_rows_without_an_id_never_count_and_raise_nothing",),
+    ),
+    Mutant(
+        "a number beyond float64 stops the run",
+        (("rows/cells.py", "    except (OverflowError, ValueError):\n", "    except ValueError:\n"),),
+        (
+            f"{ODD}::test_one_odd_cell_never_raises_and_costs_its_row",
+            f"{ODD}::test_a_target_beyond_float64_is_a_zero_row",
+        ),
+    ),
+    Mutant(
+        "a message about complex numbers quotes them",
+        (
+            (
+                "estimators/validation.py",
+                'raise DataError(f"Complex data not supported: X holds complex numbers. {_REMEDY}")',
+                'raise DataError(f"Complex data not supported: {X}. {_REMEDY}")',
+            ),
+        ),
+        (f"{ODD}::test_messages_quote_no_row",),
+    ),
+    Mutant(
+        "a NaN label reaches a torch loss",
+        (
+            (
+                "clipping/torch/oracle.py",
+                "good = np.isfinite(labels) & np.all(np.isfinite(features), axis=1)",
+                "good = np.all(np.isfinite(features), axis=1)",
+            ),
+            (
+                "clipping/torch/oracle.py",
+                "                good &= labels == np.floor(labels)\n",
+                "                pass\n",
+            ),
+            ("clipping/torch/oracle.py", "good &= (labels >= 0) & (labels < structure.classes)", "pass"),
+        ),
+        (f"{ODD}::test_one_nan_label_does_not_stop_a_torch_run",),
+    ),
+    Mutant(
+        "an id of an unknown kind is compared",
+        (
+            (
+                "rows/cells.py",
+                "    if not isinstance(cell, (str, bool, int, float)) or cell != cell:\n",
+                "    if cell is None or cell != cell:\n",
+            ),
+        ),
+        (f"{ODD}::test_rows_without_an_id_never_count_and_raise_nothing",),
+    ),
+    Mutant(
+        "a message says how many rows there are",
+        (
+            (
+                "rows/gate.py",
+                'raise DataError("Expected one label per row of X; their numbers differ.")',
+                'raise DataError(f"Expected one label per row of X: {rows} rows, {len(labels)} labels.")',
+            ),
+        ),
+        (f"{ODD}::test_messages_quote_no_row",),
+    ),
+    Mutant(
+        "one byte that is not UTF-8 stops a CSV run",
+        (("rows/readers/csv.py", "check_utf8=False", "check_utf8=True"),),
+        (f"{ODD}::test_one_byte_that_is_not_utf8_costs_its_own_cell",),
+    ),
+    Mutant(
+        "the first row of a CSV file printed as its header",
+        (("rows/readers/csv.py", "names := self._header(path), show=False)", "names := self._header(path))"),),
+        (f"{ODD}::test_a_csv_without_a_header_does_not_print_its_first_row",),
+    ),
+    Mutant(
+        "ids above 2^53 through float64",
+        (("rows/cells.py", "return str(int(exact)) if", "return str(int(float(text))) if"),),
+        (f"{ODD}::test_ids_above_2_to_53_are_different_people",),
+    ),
+    Mutant(
+        "7 and 7.0 are two people",
+        (
+            (
+                "rows/cells.py",
+                "    if not _IS_NUMBER.match(text):\n        return text\n",
+                "    if True:\n        return text\n",
+            ),
+        ),
+        (f"{ODD}::test_the_forms_of_one_number_are_one_person",),
+    ),
+    Mutant(
+        "labels beyond a model's outputs are spent as zero rows",
+        (
+            (
+                "clipping/torch/oracle.py",
+                "return None if structure.classes is None else ClassLabels(structure.classes)",
+                "return None",
+            ),
+        ),
+        (f"{ODD}::test_labels_beyond_a_torch_models_outputs_are_refused_before_a_row_is_spent",),
+    ),
+    Mutant(
+        "an audit that saw nothing passes",
+        (("audit/replay.py", "tested=not idle", "tested=True"),),
+        ("tests/audit/test_audit.py::test_an_audit_that_observed_nothing_is_not_tested_and_not_passed",),
+    ),
+    Mutant(
+        "the raw count decides that nobody answered",
+        (
+            (
+                "engines/flower/server.py",
+                "nobody = silent(count.release(oracle.counted() or 0, None if store is None else store.folder), count)",
+                "nobody = not oracle.counted()",
+            ),
+        ),
+        (f"{PRESENCE}::test_the_decision_rests_on_the_released_count_alone",),
+    ),
+    Mutant(
+        "training keeps the budget of the count",
+        (
+            (
+                "engines/flower/presence.py",
+                "budget=_part(self.plan.budget, math.sqrt(1.0 - SHARE * SHARE))",
+                "budget=self.plan.budget",
+            ),
+        ),
+        (f"{PRESENCE}::test_training_and_count_together_have_the_budget",),
+    ),
+)
