@@ -201,9 +201,7 @@ def test_a_row_that_decides_about_a_container_is_found(monkeypatch) -> None:
 
 
 def test_canaries_without_power_state_no_bound() -> None:
-    weak = algorithm_1_plan(
-        problem=plan().problem, n=96, budget=dpsco.Budget(0.05, 1e-6), rounds=4, beta=1.0, clip=1.0
-    )
+    weak = algorithm_1_plan(problem=plan().problem, n=96, budget=dpsco.Budget(0.05, 1e-6), rounds=4, beta=1.0, clip=1.0)
     check = judged_guesses(weak, Guesses(2_600, 5_000, 10), 1e-6)
     assert check.outcome == "not tested"
     assert not check.required
