@@ -176,7 +176,8 @@ ONE_ROW = (
         (
             (
                 "engines/flower/server.py",
-                "nobody = silent(count.release(clients.counted() or 0, None if store is None else store.folder), count)",
+                "nobody = silent(count.release(clients.counted() or 0, None if store is None else store.folder)"
+                ", count)",
                 "nobody = not clients.counted()",
             ),
         ),
