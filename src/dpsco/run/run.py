@@ -212,6 +212,7 @@ class Run:
                 self.finish_round()
         if self.complete:
             self._waiting = WaitingRows()  # rows that still come, up to n, are not read
+            self.erase_key()
         self._interrupted = False
 
     # --- what goes out ----------------------------------------------------------------------------
@@ -255,13 +256,16 @@ class Run:
                 self._observer(query, clipped, released)
         before = self._state
         self._state = self._method.tell(self._schedule, before, released)
-        if self.complete:
-            self._releaser.close()
         self._begin_round()
         if self._method.releases == "last iterate":
             return None
         self._trace.append(_seen(before, self._state))
         return self._trace[-1]
+
+    def erase_key(self) -> None:
+        """After the last round: erase the noise key. The end of a ``with`` block does it too."""
+        if self.complete:
+            self._releaser.close()
 
     @property
     def model(self) -> Model:
@@ -303,8 +307,12 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._resources.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            if kind is None:
+                self.erase_key()
+        finally:
+            self._resources.close()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("A run in progress holds rows and the noise key and is never pickled or copied.")
