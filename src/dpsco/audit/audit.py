@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from dpsco.query import Array
 __all__ = ["audit"]
 
 _ROWS = 4_096
+_SECONDS = 45.0
 
 
 def audit(
@@ -32,7 +34,7 @@ def audit(
     data: tuple[Any, Any] | None = None,
     alpha: float = 1e-6,
     seed: int | None = None,
-    seconds: float = 45.0,
+    seconds: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> AuditReport:
     """Look for a broken promise in ``subject``.
@@ -47,7 +49,8 @@ def audit(
     ``seed``
         repeats the synthetic rows and coins; the noise is always fresh.
     ``seconds``
-        checks that repeat runs stop after about so long, and say how much they have seen.
+        checks that repeat runs stop after about so long, and say how much they have seen; 45 for an estimator and no
+        limit for a plan unless given.
     ``progress``
         called with a line of text while the audit goes on.
 
@@ -56,7 +59,8 @@ def audit(
     if not 0 < positive("alpha", alpha, "It is the rate of false alarms.") < 0.5:
         raise InvalidArgument(f"Expected alpha={alpha} below 0.5.")
     rng = np.random.default_rng(seed)
-    clock = Clock(positive("seconds", seconds, "It is how long the audit may take.", infinite=True), progress)
+    limit = (_SECONDS if hasattr(subject, "fit") else math.inf) if seconds is None else seconds
+    clock = Clock(positive("seconds", limit, "It is how long the audit may take.", infinite=True), progress)
     if hasattr(subject, "fit"):
         if data is None:
             raise InvalidArgument("An estimator is audited on rows: pass data=(X, y). Made-up rows will do.")

@@ -70,8 +70,9 @@ def plan_subject(plan: Plan, oracle: Any = None) -> Subject:
     by_id = plan.budget.adjacency == "add-remove"
 
     def run(features: Array, labels: Array, ids: Ids, fixed: bool, form: str = ARRAY) -> bytes:
+        width = features.shape[1]  # a list does not state it
         features, labels = in_form(form, features, labels)
-        rows = stream(features, labels, ids=ids.tolist() if by_id else None, non_finite="zero")
+        rows = stream(features, labels, ids=ids.tolist() if by_id else None, non_finite="zero", width=width)
         result = train(plan, rows, oracle=oracle if own else None, key=_FIXED if fixed else None)
         return _visible(result.report) + result.model.coef.tobytes() + repr(result.trace).encode()
 
@@ -95,7 +96,8 @@ def estimator_subject(estimator: Any, features: Array, labels: Array, classes: C
         own = {"unit": ids} if by_unit else {}  # a unit for each row: the cap then counts every row
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return clone(estimator).set_params(**settings, random_state=seed).fit(rows, values, **own)
+            made = clone(estimator).set_params(**settings, random_state=seed, n_features=x.shape[1])
+            return made.fit(rows, values, **own)
 
     model = fitted(features, labels, np.arange(len(labels)), 0)
     plan: Plan = model.plan_

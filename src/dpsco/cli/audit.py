@@ -57,7 +57,9 @@ def add_parser(commands: Any) -> None:
     made.add_argument("--epsilon", type=float, default=4.0, help="epsilon of the budget (default 4)")
     made.add_argument("--delta", type=float, default=1e-6, help="delta of the budget (default 1e-6)")
     made.add_argument("--adjacency", choices=("zero-out", "add-remove", "replace"), default="zero-out")
-    parser.add_argument("--seconds", type=float, default=45.0, help="stop repeating runs after so long (default 45)")
+    parser.add_argument(
+        "--seconds", type=float, help="stop repeating runs after so long (default: 45 for an estimator, else no limit)"
+    )
     parser.add_argument("--data", metavar="DATA", help="use these rows instead of synthetic ones: NOT PRIVATE")
     parser.add_argument("--classes", metavar="A,B", help="with --data: the labels (default 0,1)")
     parser.add_argument("--label-bound", type=float, metavar="Y", help="with --data: labels are numbers in [-Y, Y]")
