@@ -38,6 +38,15 @@ def test_every_link_and_picture_of_a_page_leads_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_code_on_a_page_fits_88_columns() -> None:
+    fences = re.compile(r"^ *```\w*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)  # vectors of the wire format are not code
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        text = re.sub(r"```text \S+\n.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for block in fences.findall(text):
+            for line in block.splitlines():
+                assert len(line) <= 88, f"{page.name}: {line}"
+
+
 @pytest.mark.parametrize("page", RUN)
 def test_the_page_runs(page: str, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
