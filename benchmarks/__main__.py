@@ -26,6 +26,7 @@ QUICK: dict[str, list[str]] = {
     "speed": ["0.01", "float32", "softmax"],
     "files": ["50000"],
     "adult": [],
+    "survey": ["--keys", "1"],
     "rates": ["--quick"],
     "federation": ["--only", "simulation", "--devices", "2e4", "--keys", "1"],
     "cluster": ["--parts", "1", "--repeats", "1", "--only", "throughput"],

@@ -20,7 +20,18 @@ def test_the_surface_works_as_its_users_write_it() -> None:
     assert budget.mu == pytest.approx(0.236704, abs=1e-6)
     problem = dpsco.Problem(loss=dpsco.Logistic(), domain=dpsco.L2Ball(radius=10.0), dimension=50, feature_norm=1.0)
     assert (problem.lipschitz, problem.smoothness) == (1.0, 0.25)
-    plan = dpsco.plan(problem, n=n, budget=budget)
+    surveyed_plan = dpsco.plan(problem, n=n, budget=budget, survey="auto")
+    assert isinstance(surveyed_plan.method, dpsco.Surveyed)
+    assert surveyed_plan.rounds == 16
+    assert dpsco.plan(problem, n=n, budget=budget, rounds=8, survey="auto").rounds == 8
+    assert "Known after" in surveyed_plan.explain()
+    assert dpsco.Plan.from_json(surveyed_plan.to_json()) == surveyed_plan
+    surveyed = dpsco.train(surveyed_plan, dpsco.stream(data.features, data.labels))
+    assert surveyed.report.rounds <= 16
+    assert surveyed.geometry is not None
+    assert len(surveyed.geometry.sizes) == 50
+    assert surveyed.health is not None
+    plan = dpsco.plan(problem, n=n, budget=budget, survey="none")
     assert plan.rounds * plan.batch_size <= n
     assert plan.method.beta > 0
     assert plan.clip > 0

@@ -30,6 +30,7 @@ from dpsco.methods import (
     PhasedSGD,
     PoissonDPSGD,
     SnowballSGD,
+    Surveyed,
     UnacceleratedSRGD,
 )
 from dpsco.planning import Plan, Prediction
@@ -116,6 +117,7 @@ __all__ = [
     "Softmax",
     "Squared",
     "Stream",
+    "Surveyed",
     "UnacceleratedSRGD",
     "__version__",
     "compose",

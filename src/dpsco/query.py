@@ -24,6 +24,7 @@ __all__ = [
     "Batch",
     "Chunk",
     "Clipped",
+    "Moment",
     "Portion",
     "Query",
     "Released",
@@ -67,11 +68,34 @@ def to_grid(values: Array, grid: float) -> Array:
     return steps
 
 
+@dataclass(frozen=True)
+class Moment:
+    """What a survey asks of each row, beside its gradient at zero (clipping/survey.py). Public."""
+
+    kind: str
+    """"full": the second moment a a'. "diagonal": its diagonal and the column of the constant."""
+    feature_norm: float
+    """F: features are divided by it, and shortened to norm 1."""
+    constant: float
+    """The constant column that stands for the intercept, in units of F; 0 without one."""
+    outputs: int
+    """Scores per row."""
+    classes: int
+    """Labels that are counted; 0 for a regression."""
+    slope: float
+    """G: bound on the norm of the derivative of the loss in the scores, at scores of 0."""
+    gradient: float
+    """kappa: weight of the gradient relative to the moment."""
+    health: float
+    """theta: weight of each health indicator relative to the moment."""
+
+
 @dataclass(frozen=True, eq=False)
 class Query:
     """The contribution of each row d in round ``step``: ``clip(sum_j weights[j] grad f(points[j], d), clip)``.
 
-    Everything in it is public: it is computed from the plan and from released values.
+    A survey asks for the joint contribution of ``moment`` instead. Everything in it is public: it is computed from the
+    plan and from released values.
     """
 
     step: int
@@ -87,6 +111,8 @@ class Query:
     """Power of two to which block sums are rounded; 0 without noise."""
     rowwise: bool = False
     """Whether to round each contribution by itself: then no row's position affects the sum (add-remove, samples)."""
+    moment: Moment | None = None
+    """The survey's question; None for a weighted gradient difference."""
 
     def __post_init__(self) -> None:
         # Points belong to the method's state: a gradient function that works in place would write rows into it.
@@ -103,7 +129,10 @@ class Query:
         if points is None:
             points = [hashlib.sha256(point.data).digest() for point in self.points]
         numbers = (self.step, self.size, self.rowwise, len(self.points), self.clip, self.grid, *self.weights)
-        return hashlib.sha256(struct.pack(f"<4q{2 + len(self.weights)}d", *numbers) + b"".join(points)).digest()
+        survey = b"" if self.moment is None else repr(self.moment).encode()
+        return hashlib.sha256(
+            struct.pack(f"<4q{2 + len(self.weights)}d", *numbers) + b"".join(points) + survey
+        ).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def test_rows_beyond_n_are_refused_before_they_are_used() -> None:
 
 
 def test_nothing_moves_before_a_round_is_full() -> None:
-    model = PrivateLogisticRegression(**KW, rounds=4)
+    model = PrivateLogisticRegression(**KW, rounds=4, survey="none")
     model.partial_fit(X[:4999], Y[:4999])
     np.testing.assert_array_equal(model.coef_, 0.0)
     model.partial_fit(X[4999:5000], Y[4999:5000])

@@ -18,6 +18,7 @@ CLIP_NOTHING_LATER = (
 )
 PER_EXAMPLE = "tests/clipping/test_per_example.py::test_the_sum_is_that_of_clipped_weighted_differences"
 EXACT_SIGMA = "tests/release/test_calibration.py::test_sigma_is_never_below_what_exact_arithmetic_asks_for"
+SURVEYED = "tests/run/test_surveyed.py"
 
 MUTANTS = (
     Mutant(
@@ -337,6 +338,56 @@ MUTANTS = (
         (("accounting/account.py", "wait=PATIENCE", "wait=0.0"),),
         ("tests/accounting/test_budget_account.py::test_a_charge_waits_for_the_one_before_it",),
     ),
+    Mutant(
+        "a survey without its noise",
+        (
+            (
+                "release/calibration.py",
+                "    pays, window = _smooth_alone(budget, sigma, grid, dimension, 1)\n",
+                "    sigma = 1e-6 * sigma\n    pays, window = _smooth_alone(budget, 1e6 * sigma, grid, dimension, 1)\n",
+            ),
+        ),
+        (f"{SURVEYED}::test_both_stages_have_noise_for_the_whole_budget[zero-out]",),
+    ),
+    Mutant(
+        "a survey without its clip",
+        (
+            (
+                "clipping/survey.py",
+                "scale, _ = clip_scale(lengths, 1.0, width)",
+                "scale, _ = clip_scale(lengths, np.inf, width)",
+            ),
+        ),
+        ("tests/clipping/test_survey.py::test_unit_rows_are_no_longer_than_1_in_exact_arithmetic[1.0]",),
+    ),
+    Mutant(
+        "surveyed rows used twice",
+        (
+            (
+                "run/run.py",
+                "first = 0 if self._survey is None else self._survey.schedule.rows",
+                "first = 0",
+            ),
+        ),
+        (f"{SURVEYED}::test_survey_and_rounds_see_disjoint_rows",),
+    ),
+    Mutant(
+        "a replace-one survey with the bound of zero-out",
+        (("release/calibration.py", 'apart if budget.adjacency == "replace" else clip', "clip"),),
+        (f"{SURVEYED}::test_both_stages_have_noise_for_the_whole_budget[replace]",),
+    ),
+    Mutant(
+        "both stages with one key",
+        (
+            (
+                "run/run.py",
+                'key = derive(master, "run", digest)',
+                'key = master if "survey" in about else derive(master, "run", digest)',
+            ),
+            ("run/run.py", 'master = derive(self._stage.ledger.key, "rounds")', "master = self._stage.ledger.key"),
+        ),
+        (f"{SURVEYED}::test_noise_of_the_two_stages_is_unrelated",),
+    ),
     *ONE_ROW,
 )
 
@@ -356,6 +407,9 @@ NAMED = (
     "the same batch released for another query under one key",
     "the key left in a saved model",
     "the grid removed",
+    "a survey without its noise",
+    "a survey without its clip",
+    "surveyed rows used twice",
 )
 """Bugs that must stay on the list, whatever else is on it."""
 

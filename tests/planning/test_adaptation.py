@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
 import dpsco
 from dpsco.methods.adaptive_beta import adapted_beta
-from dpsco.planning.choose import plan
+from dpsco.planning.choose import plan as chosen
+
+plan = partial(chosen, survey="none")
 
 PROBLEM = dpsco.Problem(loss=dpsco.Huber(), domain=dpsco.L2Ball(radius=10.0), dimension=30)
 

@@ -161,7 +161,7 @@ def test_bounds_of_a_plan() -> None:
 
 
 def test_methods_of_table_1() -> None:
-    made = plan(PROBLEM, n=10**8, budget=budget(10**8))
+    made = plan(PROBLEM, n=10**8, budget=budget(10**8), survey="none")
     lines = {line.name: line for line in methods(made)}
     assert lines["this plan"].rounds == made.rounds
     assert lines["this plan"].bytes_per_round == 2400

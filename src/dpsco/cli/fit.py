@@ -72,9 +72,19 @@ def add_parser(commands: Any) -> None:
     model.add_argument("--classes", metavar="A,B", help="the labels (default 0,1)")
     model.add_argument("--label-bound", type=float, metavar="Y", help="regression: clamp labels to [-Y, Y]")
     model.add_argument("--feature-norm", type=float, default=1.0, help="scale longer rows to this norm (default 1)")
-    model.add_argument("--radius", type=float, help="bound on the norm of the model (default 20; regression 10)")
+    model.add_argument(
+        "--radius",
+        type=float,
+        help="bound on the norm of the model (default 1000 with a survey, else 20; regression 10)",
+    )
     model.add_argument("--no-intercept", action="store_true")
-    model.add_argument("--rounds", type=float, help="number of rounds (default: planned)")
+    model.add_argument("--rounds", type=float, help="number of rounds, the survey's included (default: planned)")
+    model.add_argument(
+        "--survey",
+        choices=("auto", "full", "diagonal", "none"),
+        default="none",
+        help="first learn the geometry of the rows in one round (default: none; auto: where it pays)",
+    )
     how = parser.add_argument_group("run")
     how.add_argument(
         "--rows", type=float, metavar="N", help="number of rows (default: count them and treat the count as public)"
@@ -108,7 +118,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, train, write the model and print the report; return the exit code."""
     import dpsco
-    from dpsco.planning.table_problem import model_ball
+    from dpsco.planning.table_problem import table_plan
     from dpsco.rows.file_stream import open_source
     from dpsco.run.model_file import SavedModel
 
@@ -124,11 +134,18 @@ def run(args: argparse.Namespace) -> int:
     else:
         n = positive_integer("--rows", args.rows, "It is the public number of rows.")
     width = columns if isinstance(columns, int) else columns.width
-    radius = args.radius if args.radius is not None else 20.0 if labels.classes is not None else 10.0
-    problem = dpsco.Problem(loss, model_ball(radius, loss), width, intercept=not args.no_intercept)
     records = 1 if args.max_rows_per_unit is None else args.max_rows_per_unit
     budget = dpsco.Budget(args.epsilon, args.delta, args.adjacency, records)
-    plan = dpsco.plan(problem, n=n, budget=budget, rounds=args.rounds)
+    plan = table_plan(
+        loss,
+        width,
+        n=n,
+        budget=budget,
+        intercept=not args.no_intercept,
+        radius=args.radius,
+        rounds=args.rounds,
+        survey="none" if _elsewhere(args) else args.survey,
+    )
     block = _block_rows(columns) if args.shuffle is None else args.shuffle
     notes += _order_note(n, block)
     for note in notes:
@@ -142,6 +159,8 @@ def run(args: argparse.Namespace) -> int:
         kept = "" if args.checkpoint is None else " Run the same command with --resume to continue."
         print(f"dpsco fit: interrupted.{kept}", file=sys.stderr)
         return 130
+    for text in () if result.health is None else result.health.in_words():
+        print(f"note: {text}", file=sys.stderr)
     saved = SavedModel(result, labels, columns, args.feature_norm)
     written = saved.write(args.out)
     _print_result(args, saved, written, counted)
@@ -162,6 +181,11 @@ def _check_before(args: argparse.Namespace) -> None:
         installed()
 
 
+def _elsewhere(args: argparse.Namespace) -> bool:
+    """Return whether rows are read by the workers of a cluster, which cannot survey."""
+    return args.cluster is not None or args.local_cluster is not None
+
+
 def _train(
     args: argparse.Namespace, plan: Plan, labels: Labels, columns: Columns | int, block: int, counted: Any
 ) -> Result:
@@ -171,7 +195,7 @@ def _train(
     options: dict[str, Any] = {"checkpoint": args.checkpoint, "resume": args.resume, "progress": not args.json}
     options["diagnostics"] = counted
     options["facts"] = Facts(table=True, max_rows_per_unit=args.max_rows_per_unit)
-    if args.cluster is None and args.local_cluster is None:
+    if not _elsewhere(args):
         import dpsco
         from dpsco.rows.file_stream import FileRows
 

@@ -54,6 +54,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--rounds", type=int, help="number of rounds (default: planned)")
     parser.add_argument("--memory", type=float, help="largest number of bytes kept between rounds")
     parser.add_argument("--mechanism", help="noise mechanism (default: planned); see dpsco mechanisms")
+    parser.add_argument(
+        "--survey",
+        choices=("auto", "full", "diagonal", "none"),
+        default="none",
+        help="first learn the geometry of the rows in one round (default: none; auto: where it pays)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -65,9 +71,10 @@ def run(args: argparse.Namespace) -> int:
     problem, budget = _problem(args), _budget(args)
     options = {"rule": args.rule, "rounds": args.rounds, "memory": args.memory, "mechanism": args.mechanism}
     if args.devices:
+        options["survey"] = "none"  # the engines of federations make none
         plans = [dpsco.plan(problem, n=round(n * args.response), budget=budget, **options) for n in args.devices]
         return _federations(plans, args)
-    plan = dpsco.plan(problem, n=args.n, budget=budget, **options)
+    plan = dpsco.plan(problem, n=args.n, budget=budget, survey=args.survey, **options)
     gains = _doublings(plan, args) if plan.prediction is not None else {}
     table = method_costs(plan)
     if args.json:

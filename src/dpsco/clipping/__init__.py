@@ -5,5 +5,16 @@ from dpsco.clipping.compiled import CompiledOracle
 from dpsco.clipping.linear import LinearOracle
 from dpsco.clipping.oracle import Oracle
 from dpsco.clipping.per_example import PerExample
+from dpsco.clipping.row_map import MappedOracle, RowMap
+from dpsco.clipping.survey import SurveyOracle
 
-__all__ = ["CompiledOracle", "LinearOracle", "Oracle", "PerExample", "linear_oracle"]
+__all__ = [
+    "CompiledOracle",
+    "LinearOracle",
+    "MappedOracle",
+    "Oracle",
+    "PerExample",
+    "RowMap",
+    "SurveyOracle",
+    "linear_oracle",
+]

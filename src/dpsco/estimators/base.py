@@ -13,10 +13,11 @@ from dpsco.errors import ExtraMissing, HorizonError, InvalidArgument, one_of, po
 from dpsco.estimators.permuted_rows import PermutedRows
 from dpsco.estimators.public_facts import warn_seeded
 from dpsco.estimators.validation import checked_ids, one_column, typed_rows
-from dpsco.planning.choose import plan
+from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
-from dpsco.planning.table_problem import default_delta, model_ball
-from dpsco.problem import Loss, Problem
+from dpsco.planning.released_survey import Health
+from dpsco.planning.table_problem import default_delta, table_plan
+from dpsco.problem import Loss
 from dpsco.query import Array
 from dpsco.rows.containers import column_texts
 from dpsco.rows.contribution_cap import ContributionCap
@@ -49,11 +50,12 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     epsilon: float
     delta: float | None
     feature_norm: float
-    radius: float
+    radius: float | None
     n: int | None
     n_features: int | None
     fit_intercept: bool
     rounds: int | None
+    survey: str
     adjacency: str
     max_rows_per_unit: int | None
     shuffle: bool
@@ -92,7 +94,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             targets[order[~cap.counted_texts(texts, codes[order])]] = np.nan
         result = train(planned, PermutedRows(X, targets, order, self._norm), key=key, facts=_facts(cap, leaks))
         self._run = None
-        self._learned(planned, result.model, result.report)
+        self._learned(planned, result.model, result.report, result.geometry, result.health)
         return self
 
     @available_if(_announced)  # type: ignore[untyped-decorator]
@@ -121,7 +123,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         rows = X[:]
         rows = unit_rows(rows if is_sparse(rows) else np.ascontiguousarray(rows), self._norm)
         self._run.push(rows, targets)
-        self._learned(self._run.plan, self._run.model, self._run.report)
+        self._learned(self._run.plan, self._run.model, self._run.report, self._run.geometry, self._run.health)
         return self
 
     # --- pieces -------------------------------------------------------------------------------------
@@ -140,8 +142,16 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         # Rows are placed by position, so one that is there or not would move the others: no add-remove here.
         adjacency = one_of("adjacency", self.adjacency, ("zero-out", "replace"))
         budget = Budget(self.epsilon, delta, adjacency, records)
-        problem = Problem(loss, model_ball(self.radius, loss), self.n_features_in_, intercept=bool(self.fit_intercept))
-        return plan(problem, n=n, budget=budget, rounds=self.rounds)
+        return table_plan(
+            loss,
+            self.n_features_in_,
+            n=n,
+            budget=budget,
+            intercept=bool(self.fit_intercept),
+            radius=self.radius,
+            rounds=self.rounds,
+            survey=self.survey,
+        )
 
     def _cap(self, unit: Any) -> ContributionCap | None:
         if (unit is None) != (self.max_rows_per_unit is None):
@@ -159,8 +169,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         seed = hashlib.sha256(check_random_state(self.random_state).bytes(32)).digest()
         return seed, np.random.default_rng(int.from_bytes(seed, "little"))
 
-    def _learned(self, planned: Plan, model: Model, report: PrivacyReport) -> None:
+    def _learned(
+        self, planned: Plan, model: Model, report: PrivacyReport, geometry: Geometry | None, health: Health | None
+    ) -> None:
         self.plan_, self.privacy_ = planned, report
+        self.geometry_, self.health_ = geometry, health
         self._keep(model)
 
     # --- use ----------------------------------------------------------------------------------------

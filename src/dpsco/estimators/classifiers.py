@@ -72,13 +72,16 @@ class PrivateLogisticRegression(_PrivateClassifier):
         rows longer than it are shortened to it, in training and in prediction.
     ``radius``
         bounds the model: ||(feature_norm coef, intercept)|| <= radius, times sqrt(K / 2) for K > 2 classes. Too large
-        costs little, too small is fatal.
+        costs little, too small is fatal. 1000 with a survey and 20 without unless given.
     ``classes``
         the label set; read off ``y`` with a ``PrivacyLeakWarning`` if None.
     ``n``
         number of rows, for ``partial_fit`` or to plan for a number other than len(X).
     ``rounds``
-        fixes the number of rounds, for those who pay for each.
+        fixes the number of rounds, for those who pay for each; with a survey, the most of them.
+    ``survey``
+        ``"auto"``: a first round learns the geometry of the rows where that pays; columns may then differ in size.
+        ``"full"``, ``"diagonal"``, ``"none"`` (the default) as in ``dpsco.plan``.
     ``adjacency``
         ``"zero-out"`` or ``"replace"``, as in ``Budget``.
     ``max_rows_per_unit``
@@ -100,7 +103,8 @@ class PrivateLogisticRegression(_PrivateClassifier):
     >>> bool(model.score(data.features, data.labels) > 0.55), model.privacy_.epsilon
     (True, 1.0)
 
-    After ``fit``: ``coef_``, ``intercept_``, ``classes_``, ``plan_``, ``privacy_`` (the report).
+    After ``fit``: ``coef_``, ``intercept_``, ``classes_``, ``plan_``, ``privacy_`` (the report), and what the survey
+    released: ``geometry_`` and ``health_`` (None without one).
     """
 
     def __init__(
@@ -108,12 +112,13 @@ class PrivateLogisticRegression(_PrivateClassifier):
         epsilon: float = 1.0,
         delta: float | None = None,
         feature_norm: float = 1.0,
-        radius: float = 20.0,
+        radius: float | None = None,
         classes: Sequence[Any] | None = None,
         n: int | None = None,
         *,
         fit_intercept: bool = True,
         rounds: int | None = None,
+        survey: str = "none",
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,
@@ -129,6 +134,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         self.n = n
         self.fit_intercept = fit_intercept
         self.rounds = rounds
+        self.survey = survey
         self.adjacency = adjacency
         self.max_rows_per_unit = max_rows_per_unit
         self.shuffle = shuffle
@@ -165,13 +171,14 @@ class PrivateLinearSVC(_PrivateClassifier):
         epsilon: float = 1.0,
         delta: float | None = None,
         feature_norm: float = 1.0,
-        radius: float = 20.0,
+        radius: float | None = None,
         classes: Sequence[Any] | None = None,
         n: int | None = None,
         *,
         width: float = 1.0,
         fit_intercept: bool = True,
         rounds: int | None = None,
+        survey: str = "none",
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,
@@ -188,6 +195,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         self.width = width
         self.fit_intercept = fit_intercept
         self.rounds = rounds
+        self.survey = survey
         self.adjacency = adjacency
         self.max_rows_per_unit = max_rows_per_unit
         self.shuffle = shuffle

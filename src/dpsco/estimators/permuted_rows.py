@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, chunk_multiple
+from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, Portion, chunk_multiple
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.layout import Layout
 from dpsco.rows.row_norm import unit_rows
-from dpsco.rows.stream import Stream
+from dpsco.rows.stream import Sample, Stream
 
 __all__ = ["PermutedRows"]
 
@@ -34,6 +34,14 @@ class PermutedRows(Stream):
         for step in range(layout.rounds):
             first = step * layout.batch_size
             yield Batch(step, self._chunks(first, min(first + layout.batch_size, len(self._order))))
+
+    def _check_portions(self, portions: Sequence[Portion]) -> None:
+        """Any consecutive portions will do: the rows stay at hand."""
+
+    def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
+        for step, portion in enumerate(portions):
+            last = min(portion.last, len(self._order))
+            yield Batch(step, self._chunks(min(portion.first, last), last))
 
     def _chunks(self, first: int, last: int) -> Iterator[Chunk]:
         width = max(1, self._features.shape[1])

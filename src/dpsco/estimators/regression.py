@@ -29,6 +29,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         it needs less noise. ``"squared"``: least squares of clamped targets.
     ``radius``
         bounds the model, in units of label_bound: ||(feature_norm coef, intercept)|| <= radius label_bound.
+        1000 with a survey and 10 without unless given.
 
     Other arguments as in ``PrivateLogisticRegression``.
 
@@ -44,7 +45,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         epsilon: float = 1.0,
         delta: float | None = None,
         feature_norm: float = 1.0,
-        radius: float = 10.0,
+        radius: float | None = None,
         label_bound: float | None = None,
         n: int | None = None,
         *,
@@ -52,6 +53,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         width: float = 0.5,
         fit_intercept: bool = True,
         rounds: int | None = None,
+        survey: str = "none",
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,
@@ -69,6 +71,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         self.width = width
         self.fit_intercept = fit_intercept
         self.rounds = rounds
+        self.survey = survey
         self.adjacency = adjacency
         self.max_rows_per_unit = max_rows_per_unit
         self.shuffle = shuffle

@@ -26,6 +26,7 @@ from dpsco.methods.phased_erm import PhasedERM
 from dpsco.methods.phased_sgd import PhasedSGD
 from dpsco.methods.schedule import Schedule
 from dpsco.methods.snowball_sgd import SnowballSGD
+from dpsco.methods.surveyed import Surveyed
 from dpsco.methods.unaccelerated_srgd import UnacceleratedSRGD
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "PoissonDPSGD",
     "Schedule",
     "SnowballSGD",
+    "Surveyed",
     "UnacceleratedSRGD",
     "method_from_dict",
 ]
@@ -76,7 +78,8 @@ def method_from_dict(data: Mapping[str, Any]) -> Method:
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
         raise InvalidArgument("Not a method: expected its name and its hyperparameters.")
-    kind = METHODS[one_of("method", data["name"], METHODS)]
+    known: dict[str, type[Method]] = {**METHODS, Surveyed.name: Surveyed}
+    kind = known[one_of("method", data["name"], known)]
     given = {name: math.inf if value == "inf" else value for name, value in data.items() if name != "name"}
     if set(given) != {field.name for field in fields(kind)}:
         raise InvalidArgument(f"Not a method {kind.name!r}: fields are missing, extra or of another version.")

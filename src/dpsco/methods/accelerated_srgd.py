@@ -19,7 +19,7 @@ Cost: two gradients per row (one in round 0), a few p-vectors of state.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -73,6 +73,8 @@ class AcceleratedSRGD(RoundMethod):
         B; n // rounds if 0. The remaining rows are never read.
     adaptive : bool
         Whether beta may fall, after the first round, to the curvature that released values show.
+    prior : tuple of float
+        Curvatures over beta, in (0, 1], to fit ``mechanism="workload"`` to; the robust prior if empty.
     """
 
     beta: float | None = None
@@ -80,6 +82,7 @@ class AcceleratedSRGD(RoundMethod):
     mechanism: str = "sqrt"
     batch_size: int = 0
     adaptive: bool = False
+    prior: tuple[float, ...] = ()
 
     name: ClassVar[str] = "accelerated-srgd"
     tunable: ClassVar[tuple[str, ...]] = ("beta",)
@@ -91,10 +94,19 @@ class AcceleratedSRGD(RoundMethod):
         one_of("mechanism", self.mechanism, [*MECHANISMS, "auto"])
         if not isinstance(self.adaptive, bool):
             raise InvalidArgument(f"Expected adaptive={self.adaptive!r} to be True or False.")
+        prior = tuple(float(ratio) for ratio in self.prior)
+        if not all(0 < ratio <= 1 for ratio in prior):
+            raise InvalidArgument("Expected every number of prior in (0, 1]: they are curvatures over beta.")
+        if prior and self.mechanism not in ("workload", "auto"):
+            raise InvalidArgument(f"prior= belongs to mechanism='workload'; got mechanism={self.mechanism!r}.")
+        object.__setattr__(self, "prior", prior)
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
         size = fresh_batch_size(self.rounds, self.batch_size, n)
-        noise = mechanism(self.mechanism, horizon=self.rounds, dimension=problem.parameters, z_step=self.z_step)
+        fitted: dict[str, Any] = {"prior": (self.prior, (1.0,) * len(self.prior))} if self.prior else {}
+        noise = mechanism(
+            self.mechanism, horizon=self.rounds, dimension=problem.parameters, z_step=self.z_step, **fitted
+        )
         return Schedule(
             problem=problem,
             n=n,

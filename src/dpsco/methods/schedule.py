@@ -43,6 +43,13 @@ class Schedule:
     accounting: Composition = EXACT_GAUSSIAN
     participations: int = 1
     """Rounds that one row can be in, where they compose as Gaussian mechanisms."""
+    survey_length: int = 0
+    """Numbers that a survey releases; 0 for rounds that release one per parameter."""
+
+    @property
+    def sum_length(self) -> int:
+        """Numbers that a round releases."""
+        return self.survey_length or self.problem.parameters
 
     @property
     def rounds(self) -> int:

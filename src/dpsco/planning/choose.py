@@ -6,15 +6,18 @@ from dataclasses import fields
 from typing import Any
 
 from dpsco.accounting.budget import Budget
+from dpsco.clipping.survey import MOMENTS
 from dpsco.errors import InvalidArgument, one_of, positive_integer
 from dpsco.methods import METHODS
 from dpsco.planning.plan import Plan
 from dpsco.planning.response_planner import response_plan
+from dpsco.planning.surveyed_plan import surveyed_plan
 from dpsco.planning.theorems import theorem_1, theorem_2
 from dpsco.problem import Problem
 
-__all__ = ["RULES", "plan"]
+__all__ = ["RULES", "SURVEYS", "plan"]
 
+SURVEYS = ("none", "auto", *MOMENTS)
 RULES = ("response", "theorem-1", "theorem-2")
 _OURS = "accelerated-srgd"
 
@@ -24,11 +27,12 @@ def plan(
     *,
     n: int,
     budget: Budget,
-    method: str = _OURS,
+    method: str | None = None,
     rule: str | None = None,
     rounds: int | None = None,
     memory: float | None = None,
     mechanism: str | None = None,
+    survey: str = "none",
 ) -> Plan:
     """Plan a run over ``n`` rows. The plan needs no tuning and has seen no data.
 
@@ -40,18 +44,23 @@ def plan(
         Public number of rows.
     budget : Budget
         The guarantee.
-    method : str
-        Name of the method. Any but ``"accelerated-srgd"`` gets its own formulas: the clip is the Lipschitz constant.
+    method : str, optional
+        Name of the method, ``"accelerated-srgd"`` unless given. Any other gets its own formulas: the clip is the
+        Lipschitz constant.
     rule : {"response", "theorem-1", "theorem-2"}, optional
         How the hyperparameters of ``"accelerated-srgd"`` are chosen. ``"response"``, the default: least predicted
         excess (response_planner.py). ``"theorem-1"``, ``"theorem-2"``: the paper's settings to the letter
         (theorems.py), which are vacuous at most n and then refused, in words.
     rounds : int, optional
-        Fixes T, if you pay per round.
+        Fixes T, if you pay per round. With a survey it is the most adaptive rounds, the survey's included.
     memory : float, optional
         Most bytes kept between rounds (rule ``"response"``).
     mechanism : str, optional
         Fixes how the noise is correlated; by default the one made for the method, for theorems the binary tree.
+    survey : {"none", "auto", "full", "diagonal"}
+        Whether a first round learns the geometry of the rows (methods/surveyed.py) and decides on the others. "auto"
+        takes one where it is possible, public numbers say that it pays, and none of method, rule, memory and mechanism
+        is given.
 
     Returns
     -------
@@ -69,13 +78,24 @@ def plan(
     if not isinstance(budget, Budget):
         raise InvalidArgument("Expected budget to be a dpsco.Budget, such as Budget(epsilon=1.0, delta=1e-6).")
     n = positive_integer("n", n, "It is the public number of rows.")
-    one_of("method", method, METHODS)
+    free = method is None and rule is None and memory is None and mechanism is None
+    method = one_of("method", method or _OURS, METHODS)
+    one_of("survey", survey, SURVEYS)
+    if survey in MOMENTS and not free:
+        raise InvalidArgument(
+            f"survey={survey!r} decides on every hyperparameter of {_OURS!r}. Leave method, rule, memory and mechanism "
+            "out."
+        )
     if method != _OURS:
         if rule is not None:
             raise InvalidArgument(f"rule= belongs to method={_OURS!r}; method={method!r} has formulas of its own.")
         return _by_formula(problem, n, budget, method, rounds=rounds, memory=memory, mechanism=mechanism)
     rule = one_of("rule", rule or "response", RULES)
     if rule == "response":
+        if survey != "none" and free:
+            surveyed = surveyed_plan(problem, n, budget, rounds=rounds, survey=survey)
+            if surveyed is not None:
+                return surveyed
         return response_plan(problem, n, budget, rounds=rounds, memory=memory, mechanism=mechanism)
     if memory is not None:
         raise InvalidArgument(f"memory= belongs to rule='response'; rule={rule!r} follows the paper.")

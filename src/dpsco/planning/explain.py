@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import textwrap
 
-from dpsco.methods import AcceleratedSRGD, Method, Schedule
+from dpsco.accounting.budget import Budget
+from dpsco.methods import AcceleratedSRGD, Method, Schedule, Surveyed
 from dpsco.planning.prediction import Prediction
 from dpsco.planning.theorems import theorem_1, theorem_2
 
@@ -14,12 +15,44 @@ __all__ = ["explain"]
 
 def explain(schedule: Schedule, method: Method, rule: str, prediction: Prediction | None) -> str:
     """Say what the run will do, what it guarantees, and what deserves a second look."""
+    if isinstance(method, Surveyed):
+        return _surveyed(schedule, method)
     lines = [_rows(schedule), _guarantee(schedule, method), _steps(schedule, method, rule)]
     if prediction is not None:
         lines.append(_predicted(prediction))
     lines += [f"Note: {note}" for note in _notes(schedule, method, rule)]
     text = "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
     return text + _theorem(schedule, rule)
+
+
+def _surveyed(schedule: Schedule, method: Surveyed) -> str:
+    """What is known before the survey, and what will be known after it."""
+    problem, n, budget = schedule.problem, schedule.n, schedule.budget
+    noise = schedule.calibration.at(0).sigma / method.rows
+    lines = [
+        f"One pass over n = {n:,} rows in at most T = {method.rounds} rounds: a survey of the first {method.rows:,} "
+        f"rows, then rounds on the other {n - method.rows:,}. {problem.loss.kind} loss, {problem.parameters:,} "
+        f"parameters in a {problem.domain.kind}.",
+        _surveyed_guarantee(budget),
+        f"Known before: the survey releases {schedule.survey_length:,} numbers ({method.kind} second moment, gradient "
+        f"at zero, health), each with noise of standard deviation {noise:.3g} in its mean, in units of the feature "
+        "norm.",
+        "Known after: scales and directions of the columns, where the rounds start, their number, batch size, clip, "
+        "beta and mechanism, and the predicted excess. All follow from the released survey; the budget does not.",
+        *(f"Note: {note}" for note in _notes(schedule, method, "survey")),
+    ]
+    return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
+
+
+def _surveyed_guarantee(budget: Budget) -> str:
+    if not budget.private:
+        return "No noise is added (epsilon = inf): the result is not private."
+    covered = "one row" if budget.records == 1 else f"any {budget.records} rows"
+    return (
+        f"Guarantee: ({budget.epsilon:.6g}, {budget.delta:.3g})-DP for {covered}, {budget.adjacency} adjacency; "
+        f"mu = {budget.mu:.6g} exactly. Each row is in the survey or in one later round, and either has Gaussian noise "
+        "for the whole budget."
+    )
 
 
 def _theorem(schedule: Schedule, rule: str) -> str:

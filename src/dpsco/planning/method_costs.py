@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpsco.methods import Surveyed
 from dpsco.planning.plan import Plan
 from dpsco.planning.theorems import c_dp
 
@@ -52,6 +53,8 @@ def _this_plan(plan: Plan) -> MethodCost:
     gradients = schedule.rows * points - (points - 1) * schedule.batch_size
     if schedule.portions is not None:
         gradients = sum(round(schedule.size(step)) for step in range(schedule.rounds))
+    if isinstance(method, Surveyed):  # the survey asks about one point, the first later round too
+        gradients = 2 * plan.n - method.rows - (plan.n - method.rows) // max(1, plan.rounds - 1)
     bytes_per_round = 8 * plan.problem.parameters * (points + 1)
     return MethodCost("this plan", plan.rounds, gradients, bytes_per_round, method.single_epoch, method.name)
 

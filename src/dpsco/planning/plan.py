@@ -14,7 +14,7 @@ from typing import Any
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, positive_integer
 from dpsco.json_files import canonical, jsonable
-from dpsco.methods import Method, Schedule, method_from_dict
+from dpsco.methods import Method, Schedule, Surveyed, method_from_dict
 from dpsco.planning.explain import explain
 from dpsco.planning.prediction import Prediction
 from dpsco.problem import CustomLoss, Problem
@@ -81,12 +81,14 @@ class Plan:
 
     @property
     def rounds(self) -> int:
-        """Adaptive rounds of the run: each asks once and releases once."""
-        return self.schedule.rounds
+        """Adaptive rounds of the run: each asks once and releases once. With a survey, the most there can be."""
+        return self.method.rounds if isinstance(self.method, Surveyed) else self.schedule.rounds
 
     @property
     def batch_size(self) -> int:
         """Rows per round; on average, where rounds differ."""
+        if isinstance(self.method, Surveyed):
+            return max(1, self.n // self.rounds)
         return self.schedule.mean_size
 
     @property

@@ -1,12 +1,19 @@
-"""What estimators and commands decide alike for tables: the ball of models and delta."""
+"""What estimators and commands decide alike for tables: the ball of models, delta and the plan."""
 
 from __future__ import annotations
 
 import math
 
-from dpsco.problem import L2Ball, Loss
+from dpsco.accounting.budget import Budget
+from dpsco.methods import Surveyed
+from dpsco.planning.choose import plan
+from dpsco.planning.plan import Plan
+from dpsco.problem import Huber, L2Ball, Loss, Problem, Squared
 
-__all__ = ["default_delta", "model_ball"]
+__all__ = ["default_delta", "model_ball", "table_plan"]
+
+WIDE = 1000.0
+"""Radius of a surveyed model, in scores: columns may be much shorter than the feature norm."""
 
 
 def default_delta(n: int) -> float:
@@ -17,3 +24,37 @@ def default_delta(n: int) -> float:
 def model_ball(radius: float, loss: Loss) -> L2Ball:
     """The ball of models: ``radius``, and radius sqrt(K / 2) for K > 2 classes together."""
     return L2Ball(radius if loss.outputs == 1 else radius * math.sqrt(loss.outputs / 2))
+
+
+def table_plan(
+    loss: Loss,
+    width: int,
+    *,
+    n: int,
+    budget: Budget,
+    intercept: bool,
+    radius: float | None = None,
+    rounds: int | None = None,
+    survey: str = "none",
+) -> Plan:
+    """The plan of a table whose rows are scaled into the unit ball.
+
+    Parameters
+    ----------
+    loss, width, n, budget, intercept, rounds, survey
+        As ``Problem`` and ``plan`` take them.
+    radius : float, optional
+        Bound on the norm of the model, in scores. Unless given, ``WIDE`` with a survey, and without one 20 for
+        classifiers and 10 for regressions: the plain plan counts on models of ordinary size.
+    """
+
+    def within(size: float) -> Plan:
+        problem = Problem(loss, model_ball(size, loss), width, intercept=intercept)
+        return plan(problem, n=n, budget=budget, rounds=rounds, survey=survey)
+
+    if radius is not None:
+        return within(radius)
+    surveyed = within(WIDE)
+    if isinstance(surveyed.method, Surveyed):
+        return surveyed
+    return within(10.0 if isinstance(loss, (Huber, Squared)) else 20.0)

@@ -40,6 +40,7 @@ __all__ = [
     "calibrate",
     "calibrate_output",
     "calibrate_round",
+    "calibrate_survey",
     "calibrate_uneven",
     "check_support",
 ]
@@ -202,6 +203,26 @@ def calibrate_output(
     pays, window = _smooth_alone(budget, sigma, grid, dimension, rounds)
     check_support(budget, rounds * dimension)
     return _calibration(sensitivity, sigma, grid, difference, slack, False, window, pays)
+
+
+def calibrate_survey(budget: Budget, *, clip: float, apart: float, dimension: int, rows: int) -> Calibration:
+    """Noise for the one sum of a survey: contributions of norm up to ``clip``, two of them at most ``apart`` apart.
+
+        sigma = (clip or, under replace-one, apart; plus slack) / mu
+
+    Guarantee: the survey is ``budget.mu_per_record``-GDP for its rows, where the two bounds hold (clipping/survey.py).
+    """
+    if budget.adjacency == "add-remove":
+        raise InvalidArgument("A survey places rows by position, which adjacency='add-remove' does not allow.")
+    if not budget.private:
+        return _without_noise(budget, clip)
+    grid, slack, _ = _apart(budget, clip, dimension)
+    difference = _SAFE * (apart if budget.adjacency == "replace" else clip) + slack
+    sigma = _SAFE * difference / budget.mu_per_record
+    _check_range(rows * clip + 4 * NOISE_SUPPORT * sigma, sigma, grid)
+    pays, window = _smooth_alone(budget, sigma, grid, dimension, 1)
+    check_support(budget, dimension)
+    return _calibration(clip, sigma, grid, difference, slack, False, window, pays)
 
 
 def _without_noise(budget: Budget, clip: float) -> Calibration:

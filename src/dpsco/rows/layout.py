@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -45,3 +45,5 @@ class Layout:
     """Digest of the plan, in hexadecimal: the salt of the hash that gives a row with an id its round."""
     label_rule: Callable[[int], LabelRule | None] | None = None
     """For a loss of the caller's: which labels its oracle can take, given the number of features."""
+    coming: Callable[[], Iterable[Portion]] | None = None
+    """Consecutive fresh portions, where each is known only after the round before it; in place of ``portions``."""

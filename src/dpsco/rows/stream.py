@@ -27,7 +27,7 @@ from dpsco.rows.ids import NO_ROUND, rounds_of_ids
 from dpsco.rows.layout import LabelRule, Layout
 from dpsco.rows.rechunk import WaitingRows
 
-__all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Stream", "stream"]
+__all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Sample", "Stream", "stream"]
 
 _VIEW_BYTES = 1 << 30  # a chunk of an array in memory is a view: large ones cost nothing
 _COPY_BYTES = 1 << 20  # a chunk that is converted, gathered from short ones or from rows here and there is a copy
@@ -76,10 +76,13 @@ class Stream:
             self._check(layout)
             if layout.portions is not None:
                 self._check_portions(layout.portions)
+            if layout.coming is not None:
+                self._check_portions(())
         except BaseException:
             self._unopened.release()  # nothing was read: it may be opened with a plan that fits
             raise
-        return self._batches(layout) if layout.portions is None else self._portions(layout.portions, sample)
+        portions = layout.portions if layout.coming is None else layout.coming()
+        return self._batches(layout) if portions is None else self._portions(portions, sample)
 
     def _check(self, layout: Layout) -> None:
         if layout.adjacency == "add-remove":
@@ -98,7 +101,7 @@ class Stream:
     def _batches(self, layout: Layout) -> Iterator[Batch]:
         raise NotImplementedError
 
-    def _portions(self, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
+    def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
         raise NotImplementedError
 
 
@@ -140,7 +143,7 @@ class ArrayStream(Stream):
     def _check_portions(self, portions: Sequence[Portion]) -> None:
         """Any portion will do: the rows stay at hand."""
 
-    def _portions(self, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
+    def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
         for step, portion in enumerate(portions):
             last = min(portion.last, self._rows_there)
             self.rows_read = max(self.rows_read or 0, last)
@@ -261,7 +264,7 @@ class ChunkStream(Stream):
                 )
             at = portion.last
 
-    def _portions(self, portions: Sequence[Portion], sample: Sample | None) -> Iterator[Batch]:
+    def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
         for step, portion in enumerate(portions):
             yield Batch(step, self._chunks(portion.rows))
 

@@ -14,6 +14,7 @@ from importlib.metadata import version
 
 from dpsco.accounting.budget import Budget
 from dpsco.planning.plan import Plan
+from dpsco.planning.second_stage import SecondStage
 from dpsco.run.report import UNITS, PrivacyReport
 
 __all__ = ["Clipping", "Facts", "render"]
@@ -83,6 +84,7 @@ def render(
     watched: bool,
     rows_read: int | None,
     rows_available: int | None,
+    second: SecondStage | None = None,
 ) -> PrivacyReport:
     """The report of a run.
 
@@ -94,13 +96,20 @@ def render(
         Whether the noise key was given, or the run was watched (watch.py): such a run is not private.
     rows_read, rows_available : int or None
         Rows that came and rows that were there; None where the number is not known or not public.
+    second : SecondStage, optional
+        The later rounds of a surveyed run, once they are planned.
 
     Returns
     -------
     PrivacyReport
     """
     budget, schedule, method = facts.budget or plan.budget, plan.schedule, plan.method
-    noise, planned = schedule.most_noise, schedule.rows
+    planned, rounds, sampling = schedule.rows, schedule.rounds, schedule.sampling
+    if second is not None:
+        sampling = f"after a survey of the first {schedule.rows:,} rows; one pass"
+        schedule = second.plan.schedule
+        planned, rounds = planned + schedule.rows, rounds + schedule.rounds
+    noise = schedule.most_noise
     if not budget.private:
         reason = "no noise was added (epsilon = inf)."
     elif seeded:
@@ -124,9 +133,9 @@ def render(
         accounting=schedule.accounting.text,
         gaussian=schedule.accounting.gaussian,
         mechanism=schedule.mechanism.name,
-        rounds=schedule.rounds,
+        rounds=rounds,
         batch_size=schedule.mean_size,
-        sampling=schedule.sampling,
+        sampling=sampling,
         rows_planned=planned,
         rows_missing=None if rows_read is None else planned - rows_read,
         rows_unread=None if rows_available is None else max(0, rows_available - planned),
@@ -144,6 +153,7 @@ def render(
             "the operating system's randomness and AES are sound; timing and memory are not watched",
             *method.assumptions,
             *facts.assumptions(),
+            *(() if second is None else (f"CHECK: {text}" for text in second.health.in_words())),
         ),
         publishable=(*_PUBLISHABLE[method.releases], "this report and the plan"),
         never_publish=("noise keys and checkpoints' secret.json", "diagnostics, unclipped or un-noised sums"),

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsco.errors import DataError
+from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
+from dpsco.planning.released_survey import Health
 from dpsco.problem import CustomLoss, Loss, Problem
 from dpsco.query import Array, Clipped
 from dpsco.run.report import PrivacyReport
@@ -68,6 +70,14 @@ class Counts:
     participation: int = 0
     """Most distinct states at which one row is used; 1 means single epoch."""
 
+    def __add__(self, other: Counts) -> Counts:
+        """Work of two stages, on rows of their own."""
+        return Counts(
+            self.gradients + other.gradients,
+            self.batch_steps + other.batch_steps,
+            max(self.participation, other.participation),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -82,6 +92,10 @@ class Result:
     trace: tuple[Round, ...]
     plan: Plan
     counts: Counts = Counts()
+    geometry: Geometry | None = None
+    """What the survey released of the rows' geometry; None without one."""
+    health: Health | None = None
+    """What the survey released of the rows' fitness; None without one."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -23,19 +23,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsco.accounting.account import Account
-from dpsco.clipping import Oracle
-from dpsco.errors import AccountError, HorizonError, InvalidArgument
+from dpsco.clipping import MappedOracle, Oracle, linear_oracle
+from dpsco.errors import AccountError, CheckpointError, HorizonError, InvalidArgument
 from dpsco.json_files import canonical
+from dpsco.methods import Surveyed
+from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
-from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Query
+from dpsco.planning.released_survey import Health
+from dpsco.planning.second_stage import SecondStage, second_stage
+from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Portion, Query
 from dpsco.release.ledger import MemoryLedger, open_folder
 from dpsco.release.noise import check_key, derive, new_key
-from dpsco.release.releaser import Releaser
 from dpsco.rows.rechunk import WaitingRows
 from dpsco.run.facts import Clipping, Facts, render
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Counts, Diagnostics, Model, Result, Round
-from dpsco.run.row_access import CountedRows
+from dpsco.run.stage import Stage
 from dpsco.run.watch import watch_in_force
 
 __all__ = ["Run"]
@@ -94,48 +97,69 @@ class Run:
         if not isinstance(plan, Plan):
             raise InvalidArgument("Expected plan to be a dpsco.Plan.")
         self.plan, self.facts = plan, facts or Facts()
-        self._method, self._schedule = plan.method, plan.schedule
+        if start is not None and isinstance(plan.method, Surveyed):
+            raise InvalidArgument("The survey decides where the later rounds start. Leave start out.")
         x0 = _start(plan, start)
         _check_uses(plan, self.facts, elsewhere=oracle is None, checkpoint=checkpoint)
-        watch = watch_in_force()
-        self._seeded, self._observer, self._replayed = key is not None, watch.observer, watch.replay is not None
+        self._watch = watch_in_force()
+        self._seeded, self._replayed = key is not None, self._watch.replay is not None
         self._diagnostics = diagnostics
-        about = {
-            "plan": plan.to_dict(),
-            "start": hashlib.sha256(x0.tobytes()).hexdigest(),
-            "seeded": self._seeded,
-            "noise": self._schedule.noise_digest(),
-        }
-        digest = hashlib.sha256(canonical(about)).hexdigest()
-        # Another plan or start under the same master key has unrelated noise.
-        run_key = derive(new_key() if key is None else check_key(key), "run", digest)
-        parameters, rounds = plan.problem.parameters, self._schedule.rounds
-        self._resources = ExitStack()
-        if checkpoint is not None:
-            ledger: Any = self._resources.enter_context(
-                open_folder(Path(checkpoint), about, digest, parameters, rounds, run_key, resume=resume)
-            )
-        elif resume:
+        self._resume = resume
+        if resume and checkpoint is None:
             raise InvalidArgument("resume=True needs checkpoint=FOLDER: there is nothing to resume from.")
-        else:
-            ledger = MemoryLedger(run_key)
+        self._checkpoint = None if checkpoint is None else Path(checkpoint)
+        self._resources = ExitStack()
+        about = {"plan": plan.to_dict(), "start": hashlib.sha256(x0.tobytes()).hexdigest()}
+        self._survey: Stage | None = None
+        self._second: SecondStage | None = None
+        ledger = self._ledger(plan, about, self._checkpoint, new_key() if key is None else check_key(key))
         self.id: str = ledger.run_id
-        self._releaser = Releaser(
-            self._schedule.calibration, self._schedule.mechanism, parameters, ledger, replay=watch.replay
-        )
-        self._restored = self._releaser.complete
-        self._rows = CountedRows(oracle, plan.problem, self._releaser.indices, self._method.needs == "convexity")
-        self._state = self._method.start(self._schedule, x0)
+        self._stage = Stage(plan, x0, oracle, ledger, self._watch.replay)
         self._trace: list[Round] = []
         self._waiting, self._pushed, self._interrupted = WaitingRows(), 0, False
         self._begin_round()
+
+    def _ledger(self, plan: Plan, about: dict[str, Any], folder: Path | None, master: bytes) -> Any:
+        """The ledger of a stage, with a key of its own: another plan, start or stage has unrelated noise."""
+        schedule = plan.schedule
+        about = {**about, "seeded": self._seeded, "noise": schedule.noise_digest()}
+        digest = hashlib.sha256(canonical(about)).hexdigest()
+        key = derive(master, "run", digest)
+        if folder is None:
+            return MemoryLedger(key)
+        return self._resources.enter_context(
+            open_folder(folder, about, digest, schedule.sum_length, schedule.rounds, key, resume=self._resume)
+        )
+
+    def _enter_second_stage(self, released: Array) -> None:
+        """Plan the later rounds from the released survey, and begin them."""
+        second = second_stage(self.plan, released)
+        about = {
+            "plan": self.plan.to_dict(),
+            "survey": hashlib.sha256(released.tobytes()).hexdigest(),
+            "start": hashlib.sha256(second.start.tobytes()).hexdigest(),
+        }
+        folder = None if self._checkpoint is None else self._checkpoint / "rounds"
+        if self._stage.restored:
+            if folder is None or not (folder / "run.json").exists():
+                raise CheckpointError(
+                    "The checkpoint has lost the folder of the rounds behind its survey. Restore it from a copy."
+                )
+            master = bytes(32)  # not used: the rounds have their key in their folder
+        else:
+            master = derive(self._stage.ledger.key, "rounds")
+        ledger = self._ledger(second.plan, about, folder, master)
+        oracle = MappedOracle(linear_oracle(second.plan.problem, second.plan.n), second.map)
+        replay = self._watch.replay if self._watch.replay is None else self._watch.replay[1:]
+        self._survey, self._second = self._stage, second
+        self._stage = Stage(second.plan, second.start, oracle, ledger, replay)
 
     # --- what is asked ----------------------------------------------------------------------------
 
     @property
     def complete(self) -> bool:
         """Whether every round is released and stepped."""
-        return bool(self._state.step == self._schedule.rounds)
+        return self._stage.complete and not (self._second is None and isinstance(self.plan.method, Surveyed))
 
     @property
     def query(self) -> Query:
@@ -147,34 +171,35 @@ class Run:
     @property
     def needs_rows(self) -> bool:
         """Whether this round still has to be answered; False in a run that was complete on disk."""
-        return not self._restored
+        return not self._stage.restored
 
     @property
     def sample(self) -> Callable[[int, int, float], NDArray[np.int64]]:
         """Which rows enter a sampled round. SECRET, like the noise."""
-        return self._releaser.sample
+        return self._stage.releaser.sample
 
     def _begin_round(self) -> None:
         self._sum: Clipped | None = None
-        self._query = None if self.complete else self._method.ask(self._schedule, self._state)
-        self._left = 0 if self.complete else self._schedule.mean_size
+        self._query = None if self.complete else self._stage.ask()
+        self._left = 0 if self.complete else self._stage.schedule.mean_size
 
     # --- what comes in ----------------------------------------------------------------------------
 
     def absorb(self, batch: Batch) -> None:
         """Take rows of this round: all of them, or some."""
-        portions, query = self._schedule.portions, self.query
-        self._rows.at(None if portions is None else portions[query.step])
-        self._add(self._method.answer(self._schedule, query, batch, self._rows))
+        stage, query = self._stage, self.query
+        portions = stage.schedule.portions
+        stage.rows.at(None if portions is None else portions[query.step])
+        self._add(stage.method.answer(stage.schedule, query, batch, stage.rows))
 
     def absorb_sum(self, clipped: Clipped) -> None:
         """Take the clipped sum of rows of this round that was computed elsewhere."""
-        self._rows.count(self.query)
+        self._stage.rows.count(self.query)
         self._add(clipped)
 
     def _add(self, clipped: Clipped) -> None:
-        if self._sum is not None and self._method.needs == "convexity":
-            raise InvalidArgument(f"method={self._method.name!r} works on all rows of a round at once.")
+        if self._sum is not None and self.plan.method.needs == "convexity":
+            raise InvalidArgument(f"method={self.plan.method.name!r} works on all rows of a round at once.")
         self._sum = clipped if self._sum is None else self._sum + clipped
 
     def check_room(self, rows: int) -> None:
@@ -193,7 +218,7 @@ class Run:
         HorizonError
             If the rows would go beyond n, or an earlier call was interrupted.
         """
-        if self._schedule.portions is not None or self.plan.budget.adjacency == "add-remove":
+        if self._stage.schedule.portions is not None or self.plan.budget.adjacency == "add-remove":
             raise InvalidArgument("Pushed rows are placed by position, in rounds of one size: plan for that.")
         self.check_room(len(labels))
         if self._interrupted:
@@ -229,10 +254,10 @@ class Run:
             raise AccountError(
                 "A run with a given key is not private and cannot be charged to an account. Leave the key out."
             )
-        if not self._schedule.accounting.gaussian:
+        if not self.plan.schedule.accounting.gaussian:
             raise AccountError(
-                f"An account adds up Gaussian-DP parameters, and method={self._method.name!r} has none: its epsilon "
-                "holds at one delta. Keep its runs out of the account and compose them with their accountant."
+                f"An account adds up Gaussian-DP parameters, and method={self.plan.method.name!r} has none: its "
+                "epsilon holds at one delta. Keep its runs out of the account and compose them with their accountant."
             )
         account.charge(self.id, self.facts.budget or self.plan.budget)
 
@@ -244,35 +269,41 @@ class Run:
         Round or None
             The round as the public may see it; None where the method's proof covers the last iterate alone.
         """
-        query = self.query
-        if self._restored:
-            released = self._releaser.stored(query.step)
+        query, stage = self.query, self._stage
+        if stage.restored:
+            released = stage.releaser.stored(query.step)
         else:
-            clipped = self._sum or Clipped(np.zeros(self.plan.problem.parameters), 0)
+            clipped = self._sum or Clipped(np.zeros(stage.schedule.sum_length), 0)
             if self._diagnostics is not None:
                 self._diagnostics.note(clipped)
-            released = self._releaser.release(query, clipped)
-            if self._observer is not None:
-                self._observer(query, clipped, released)
-        before = self._state
-        self._state = self._method.tell(self._schedule, before, released)
+            released = stage.releaser.release(query, clipped)
+            if self._watch.observer is not None:
+                self._watch.observer(query, clipped, released)
+        before = stage.state
+        stage.state = stage.method.tell(stage.schedule, before, released)
+        if stage.complete and self._second is None and isinstance(self.plan.method, Surveyed):
+            self._enter_second_stage(released.value)  # the rounds have a key before that of the survey is erased
+            stage.releaser.close()
         self._begin_round()
-        if self._method.releases == "last iterate":
+        if stage.method.releases == "last iterate":
             return None
-        self._trace.append(_seen(before, self._state))
+        self._trace.append(_seen(before, stage.state, len(self._trace)))
         return self._trace[-1]
 
     def erase_key(self) -> None:
         """After the last round: erase the noise key. The end of a ``with`` block does it too."""
         if self.complete:
-            self._releaser.close()
+            self._stage.releaser.close()
 
     @property
     def model(self) -> Model:
         """The newest iterate as a model; at the start, before the first round is full."""
-        if self._method.releases == "last iterate" and not self.complete:
-            raise HorizonError(f"method={self._method.name!r} may show its last iterate and nothing before it.")
-        return Model.from_parameters(self._method.output(self._state), self.plan.problem)
+        if self.plan.method.releases == "last iterate" and not self.complete:
+            raise HorizonError(f"method={self.plan.method.name!r} may show its last iterate and nothing before it.")
+        x = self._stage.method.output(self._stage.state)
+        if self._second is not None:
+            x = self.plan.problem.domain.project(self._second.map.parameters(x))
+        return Model.from_parameters(x, self.plan.problem)
 
     @property
     def trace(self) -> tuple[Round, ...]:
@@ -282,7 +313,29 @@ class Run:
     @property
     def counts(self) -> Counts:
         """The work so far, in public numbers."""
-        return self._rows.counts
+        counts = self._stage.rows.counts
+        return counts if self._survey is None else self._survey.rows.counts + counts
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """What the survey says of the rows: private and publishable. None without one, or before its release."""
+        return None if self._second is None else self._second.geometry
+
+    @property
+    def health(self) -> Health | None:
+        """What the survey says of the rows' fitness: private and publishable. None without one."""
+        return None if self._second is None else self._second.health
+
+    def coming(self) -> Iterator[Portion]:
+        """Positions of the rows of each round, from this round on, where rounds see fresh rows. Public.
+
+        Ask for the next one after ``finish_round``: a survey decides on the portions behind it.
+        """
+        while not self.complete:
+            first = 0 if self._survey is None else self._survey.schedule.rows
+            size = self._stage.schedule.batch_size
+            first += self.query.step * size
+            yield Portion(first, first + size)
 
     @property
     def report(self) -> PrivacyReport:
@@ -292,15 +345,24 @@ class Run:
             self.facts,
             self.id,
             seeded=self._seeded,
-            watched=self._replayed or self._observer is not None,
+            watched=self._replayed or self._watch.observer is not None,
             rows_read=self.rows_read,
             rows_available=self.rows_available,
+            second=self._second,
         )
 
     @property
     def result(self) -> Result:
         """Model, report, trace, plan and counts."""
-        return Result(model=self.model, report=self.report, trace=self.trace, plan=self.plan, counts=self.counts)
+        return Result(
+            model=self.model,
+            report=self.report,
+            trace=self.trace,
+            plan=self.plan,
+            counts=self.counts,
+            geometry=self.geometry,
+            health=self.health,
+        )
 
     # --- one process, one owner ------------------------------------------------------------------
 
@@ -332,6 +394,11 @@ def _start(plan: Plan, start: ArrayLike | None) -> Array:
 def _check_uses(plan: Plan, facts: Facts, *, elsewhere: bool, checkpoint: object) -> None:
     """Refuse what the guarantee of the method does not cover."""
     method, portions = plan.method, plan.schedule.portions
+    if isinstance(method, Surveyed) and (elsewhere or facts.clipping is not Clipping.LIBRARY):
+        raise InvalidArgument(
+            "A survey maps and clips rows with the library's own oracles, in the process of the run. Plan with "
+            "survey='none' for rows or oracles that are elsewhere."
+        )
     if method.needs == "convexity" and (elsewhere or facts.clipping is not Clipping.LIBRARY):
         raise InvalidArgument(
             f"method={method.name!r} is private for convex losses only, which the library cannot know of an oracle "
@@ -349,7 +416,7 @@ def _check_uses(plan: Plan, facts: Facts, *, elsewhere: bool, checkpoint: object
         )
 
 
-def _seen(before: Any, after: Any) -> Round:
+def _seen(before: Any, after: Any, step: int) -> Round:
     nabla, move = after.nabla, after.x - before.x
     length = 0.0 if nabla is None else math.sqrt(nabla.dot(nabla))
-    return Round(step=before.step, gradient_norm=length, move=math.sqrt(move.dot(move)))
+    return Round(step=step, gradient_norm=length, move=math.sqrt(move.dot(move)))

@@ -11,8 +11,9 @@ from typing import TypeVar
 from numpy.typing import ArrayLike
 
 from dpsco.accounting.account import Account
-from dpsco.clipping import CompiledOracle, LinearOracle, Oracle, linear_oracle
+from dpsco.clipping import CompiledOracle, LinearOracle, Oracle, SurveyOracle, linear_oracle
 from dpsco.errors import InvalidArgument
+from dpsco.methods import Surveyed
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.plan import Plan
 from dpsco.problem import CustomLoss
@@ -116,6 +117,8 @@ def train(
     calm = one_blas_thread() if isinstance(oracle, (CompiledOracle, LinearOracle)) else nullcontext()
     with run, calm:
         layout = dataclasses.replace(plan.layout, label_rule=getattr(oracle, "label_rule", None))
+        if isinstance(plan.method, Surveyed):  # the released survey says how the other rows are cut into rounds
+            layout = dataclasses.replace(layout, coming=run.coming)
         batches = stream.open(layout, run.sample)
         run.rows_read, run.rows_available = stream.rows_read, stream.rows_available
         return drive(run, batches, feed, account=account, progress=progress, on_round=on_round)
@@ -143,7 +146,7 @@ def drive(
     account, progress, on_round
         As in ``train``.
     """
-    method, schedule = run.plan.method, run.plan.schedule
+    method = run.plan.method
     if on_round is not None and method.releases == "last iterate":
         raise InvalidArgument(
             f"method={method.name!r} may show its last iterate and nothing before it, and on_round shows every round. "
@@ -151,7 +154,7 @@ def drive(
         )
     if account is not None:
         run.charge(account)
-    with progress_bar(schedule.rounds, schedule.mean_size, show=progress) as advance:
+    with progress_bar(run.plan.rounds, run.plan.batch_size, show=progress) as advance:
         for item in rounds:
             feed(item)
             seen = run.finish_round()
@@ -171,6 +174,8 @@ def library_oracle(plan: Plan, *, slow_source: bool = False) -> Oracle:
     """
     if isinstance(plan.problem.loss, CustomLoss):
         raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
+    if isinstance(plan.method, Surveyed):
+        return SurveyOracle(plan.problem.loss, plan.problem.intercept)
     if plan.method.needs == "convexity":  # its proof counts on float64 in every step
         return LinearOracle(plan.problem.loss, plan.problem.intercept)
     return linear_oracle(plan.problem, plan.n, slow_source=slow_source)

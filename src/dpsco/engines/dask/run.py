@@ -16,6 +16,7 @@ from dpsco.engines.dask.stream import ParquetRows, ShardStream
 from dpsco.errors import InvalidArgument
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.plan import Plan
+from dpsco.planning.surveyed_plan import without_survey
 from dpsco.query import Batch
 from dpsco.run.facts import Clipping, Facts
 from dpsco.run.result import Diagnostics, Result, Round
@@ -51,7 +52,7 @@ def train(
     Parameters
     ----------
     plan : Plan
-        With a method of fresh batches of one size.
+        With a method of fresh batches of one size. A survey is left out: the plain plan takes its place.
     rows : ParquetRows
         Files that every worker can reach.
     client : distributed.Client
@@ -75,6 +76,7 @@ def train(
         raise InvalidArgument(
             "Expected rows to be a dpsco.engines.dask.ParquetRows: workers read Parquet files themselves."
         )
+    plan = without_survey(plan)
     stream = ShardStream(rows)
     workers = DaskOracle(client, stream, _of_workers(plan) if oracle is None else oracle)
     clipping = Clipping.LIBRARY if oracle is None else Clipping.CALLER

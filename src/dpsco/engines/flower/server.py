@@ -41,6 +41,7 @@ from dpsco.engines.flower.cohorts import CohortStore
 from dpsco.engines.flower.presence import SHARE, Count, refuse_silence, silent
 from dpsco.errors import InvalidArgument, one_of
 from dpsco.planning.plan import Plan
+from dpsco.planning.surveyed_plan import without_survey
 from dpsco.query import Array, Clipped, Query
 from dpsco.run import Clipping, Facts, Result, Round, Run
 from dpsco.run.train import drive
@@ -227,9 +228,10 @@ def serve(
     count says that nobody did (presence.py).
 
     ``n`` is public and fixed: plan for the answers you expect, clients times the share that answers. More or fewer
-    cost accuracy, never privacy.
+    cost accuracy, never privacy. A survey is left out: the plain plan takes its place.
     """
     one_of("unit", unit, UNITS)
+    plan = without_survey(plan)
     rule = assignment or Hashed()
     if isinstance(rule, Roster):
         _check_roster(rule, plan)

@@ -21,6 +21,7 @@ from dpsco.datasets import ReferenceProblem, reference_problem
 from dpsco.engines.flower.assignment import Hashed
 from dpsco.errors import InvalidArgument, positive_integer
 from dpsco.planning.plan import Plan
+from dpsco.planning.surveyed_plan import without_survey
 from dpsco.problem import Logistic
 from dpsco.query import Array, Batch, Chunk, chunk_multiple
 from dpsco.rows.layout import Layout
@@ -115,5 +116,5 @@ def simulate(
         raise InvalidArgument("The simulated devices hold rows of the reference problem: plan with Logistic() for it.")
     data = reference_problem(1, plan.problem.dimension, seed=seed)
     stream = _Devices(data, count, availability or Availability(), seed)
-    result = train(plan, stream, key=key)
+    result = train(without_survey(plan), stream, key=key)
     return result, data.excess_risk(result.model.coef)

@@ -1,0 +1,186 @@
+"""The survey: one second-order round that learns the geometry of the rows, before rounds of Algorithm 1 in it.
+
+A surveyed run has two stages.
+
+    stage 0   the first n_0 rows are asked once for their joint contribution (clipping/survey.py): second moment,
+              gradient at zero, health. One Gaussian release at the full mu.
+    stage 1   a method planned from the released survey alone (planning/second_stage.py), on the other n - n_0 rows,
+              at the full mu.
+
+Statement
+    If stage 0 is mu-GDP for its rows, and stage 1 is mu-GDP for its rows whatever plan it was given, the run is mu-GDP.
+Proof (parallel composition, adaptive)
+    A row is in stage 0 or in stage 1, by its public position, never in both. Let two neighbours differ in one row.
+    Row of stage 0: the survey's releases on the neighbours are mu-GDP close. Stage 1 is a random function of the
+    released survey and of rows that the neighbours share: post-processing, so the whole is mu-GDP close.
+    Row of stage 1: the released survey r has the same law on both neighbours. For every r, the plan of stage 1 is fixed
+    before its first row is read, and its releases are mu-GDP close. A mixture over r of pairs that are mu-GDP close,
+    with r itself released, is mu-GDP close: a test with type I error alpha(r) has type II error at least
+    G_mu(alpha(r)), and G_mu is convex, so the mean of it is at least G_mu(mean of alpha(r)).
+    So T, B, clip, beta, mechanism and metric of stage 1 may depend on r. The budget may not: both stages take mu from
+    the plan.
+Cost
+    One pass, one round more than stage 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpsco.accounting.budget import Budget
+from dpsco.clipping.survey import MOMENTS, joint_bounds, survey_size
+from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
+from dpsco.methods.method import RoundMethod, value_of
+from dpsco.methods.schedule import Schedule
+from dpsco.problem import CustomLoss, Everything, Huber, L2Ball, Logistic, Problem, SmoothedHinge, Softmax, Squared
+from dpsco.query import Array, Moment, Query, Released
+from dpsco.release.calibration import calibrate_survey
+from dpsco.release.mechanisms import Independent
+
+__all__ = ["INTERCEPT", "Surveyed", "SurveyedState", "moment_of", "refusal"]
+
+INTERCEPT = 0.5
+"""The constant column, in units of the feature norm: the squared row norm is 1.25 instead of 2."""
+
+WIDEST = 2048
+"""Most columns, the intercept's included, that a full survey takes: its square crosses the waist."""
+
+
+@dataclass(frozen=True, eq=False)
+class SurveyedState:
+    """Before and after the survey: private by post-processing, and publishable."""
+
+    step: int
+    x: Array
+    released: Array | None = None
+    nabla: None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surveyed(RoundMethod):
+    """A survey, then rounds of Algorithm 1 in the geometry that it shows.
+
+    Parameters
+    ----------
+    rounds : int
+        The most adaptive rounds, the survey's included. The released survey decides how many are used.
+    rows : int
+        n_0: rows that are surveyed. No later round sees them.
+    kind : {"full", "diagonal"}
+        What is released of the second moment.
+    gradient, health : float
+        Weights of the gradient at zero and of each health indicator, relative to the second moment.
+    clip : float
+        Bound on one row's joint contribution in units of the squared row norm. It follows from the weights: leave it
+        out.
+    """
+
+    clip: float = 0.0
+    rows: int
+    kind: str = "full"
+    gradient: float = 0.5
+    health: float = 0.1
+
+    name: ClassVar[str] = "surveyed"
+    reason: ClassVar[str] = (
+        "each row enters the survey or one clipped difference, never both; one Gaussian mechanism covers either."
+    )
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        one_of("kind", self.kind, MOMENTS)
+        put(self, "rows", positive_integer("rows", self.rows, "It is the number of surveyed rows."))
+        for name in ("gradient", "health"):
+            put(self, name, positive(name, getattr(self, name), "It weighs a part of the survey."))
+        bound = joint_bounds(Moment(self.kind, 1.0, 0.0, 1, 0, 1.0, self.gradient, self.health))[0]
+        if self.clip not in (0.0, bound):
+            raise InvalidArgument(f"Expected clip={self.clip} to be left out: it follows from the survey's weights.")
+        put(self, "clip", bound)
+        super().__post_init__()
+        if self.rounds < 2:
+            raise InvalidArgument(f"Expected rounds={self.rounds} >= 2: the survey is one of them.")
+
+    def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """The schedule of the survey. That of the later rounds follows from what it releases."""
+        refused = refusal(problem, budget)
+        if refused:
+            raise InvalidArgument(f"No survey is possible here: {refused}. Plan with survey='none'.")
+        if self.rows + self.rounds > n:
+            raise InvalidArgument(f"Expected rows={self.rows} well below n={n}: the later rounds need rows too.")
+        moment = self.moment(problem)
+        clip, apart = joint_bounds(moment)
+        length = survey_size(moment, problem.parameters)
+        return Schedule(
+            problem=problem,
+            n=n,
+            budget=budget,
+            settings={},
+            calibration=calibrate_survey(budget, clip=clip, apart=apart, dimension=length, rows=self.rows),
+            mechanism=Independent(1),
+            batch_size=self.rows,
+            survey_length=length,
+        )
+
+    def moment(self, problem: Problem) -> Moment:
+        """What the survey asks."""
+        return dataclasses.replace(moment_of(problem, self.kind), gradient=self.gradient, health=self.health)
+
+    def gradients_per_row(self, schedule: Schedule) -> int:
+        return 2
+
+    def steps_in_words(self, schedule: Schedule) -> str:
+        return f"decided by the released survey of the first {self.rows:,} rows"
+
+    def start(self, schedule: Schedule, x0: Array) -> SurveyedState:
+        return SurveyedState(0, x0)
+
+    def ask(self, schedule: Schedule, state: SurveyedState) -> Query:
+        """The joint contribution of each row, the gradient at zero weighed by omega = kappa rho / G."""
+        moment = self.moment(schedule.problem)
+        omega = moment.gradient * math.hypot(1.0, moment.constant) / moment.slope
+        query = self._query(schedule, state.step, (np.zeros(schedule.problem.parameters),), (omega,))
+        return dataclasses.replace(query, moment=moment)
+
+    def tell(self, schedule: Schedule, state: SurveyedState, released: Released) -> SurveyedState:
+        return SurveyedState(state.step + 1, state.x, value_of(state, released))
+
+    def output(self, state: SurveyedState) -> Array:
+        """The start: nothing is learned before the later rounds."""
+        return state.x
+
+
+def refusal(problem: Problem, budget: Budget) -> str:
+    """Why no survey can be made, in words; empty if one can."""
+    if isinstance(problem.loss, CustomLoss):
+        return "a custom loss has no feature matrix that the library knows"
+    if budget.adjacency == "add-remove":
+        return "adjacency='add-remove' gives rows their round by their id, and a survey takes the first rows"
+    centred = isinstance(problem.domain, L2Ball) and problem.domain.center is None
+    if not centred and not isinstance(problem.domain, Everything):
+        return "the domain has no cheap projection in the new coordinates (a ball about 0 has one)"
+    if problem.dimension + problem.intercept > WIDEST:
+        return f"rows have more than {WIDEST} columns"
+    return ""
+
+
+def moment_of(problem: Problem, kind: str) -> Moment:
+    """The survey's question for a problem, with the default weights."""
+    loss = problem.loss
+    classes = loss.outputs if isinstance(loss, Softmax) else 2 if isinstance(loss, (Logistic, SmoothedHinge)) else 0
+    if isinstance(loss, Logistic):
+        slope = 0.5
+    elif isinstance(loss, Softmax):
+        slope = math.sqrt(1 - 1 / loss.classes)
+    elif isinstance(loss, Squared):
+        slope = loss.label_bound
+    elif isinstance(loss, Huber):
+        slope = loss.width
+    else:
+        slope = loss.lipschitz(1.0, 0.0)
+    constant = INTERCEPT if problem.intercept else 0.0
+    return Moment(kind, problem.feature_norm, constant, loss.outputs, classes, slope, gradient=0.5, health=0.1)

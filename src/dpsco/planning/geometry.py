@@ -1,0 +1,220 @@
+"""The geometry of the rows, from a released survey alone: directions, sizes, and the metric of the later rounds.
+
+Clean-up
+    The released mean moment is S + N, N symmetric Gaussian with off-diagonal deviation s / sqrt 2, whose spectrum is a
+    semicircle of radius lambda = s sqrt(2 p). For the eigenvectors v of S + N with eigenvalues l the size v'Sv is not l
+    but, up to fluctuations (Bun, Allez, Bouchaud, Potters 2016, additive noise),
+
+        xi(l) = l - 2 sw^2 Re g(l - i eta),    g(z) = mean_j 1 / (z - l_j),   sw = lambda / 2,
+
+    made increasing in l and clamped at 0. Bulk eigenvectors all receive nearly the mean size of what the noise hides.
+Metric
+    Weights w_i = 1 / (xi_i + ridge) along the directions known, and one common weight for the rest:
+
+        P = (V diag(g) V' + g_rest (I - V V')) diag(scale),     g = sqrt(w)
+
+    x = P'u. Rows become P a (clipping/row_map.py), contributions are clipped in those coordinates and noise is
+    isotropic in u. P is symmetric up to ``scale`` (all ones unless the survey was diagonal).
+Cost
+    one eigendecomposition, O(p^3).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsco.planning.released_survey import ReleasedSurvey
+from dpsco.query import Array
+
+__all__ = ["Geometry", "Metric", "clean_spectrum", "geometry", "metric", "true_spectrum"]
+
+_TINY = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """What the survey says of the rows; private, publishable, serialisable. In scaled coordinates a / ``scale``^-1."""
+
+    scale: Array
+    """(p,): coordinates are multiplied by it first; ones for kind "full"."""
+    directions: Array
+    """(p, k): orthonormal, ascending in size; k = p for kind "full"."""
+    sizes: Array
+    """(k,): xi, cleaned second moment along each direction."""
+    rest: float
+    """Second moment along any direction orthogonal to ``directions``; 0 if there is none."""
+    observed: Array
+    """(k,): eigenvalues before the clean-up."""
+    noise: float
+    """s: standard deviation of a packed moment entry."""
+    radius: float
+    """lambda: spectral size of the noise, the unit of ridges."""
+    mean: Array
+    """(p,): mean row, from the column of the constant; zeros without an intercept."""
+
+    @property
+    def p(self) -> int:
+        """Columns, the intercept's included."""
+        return len(self.scale)
+
+    @property
+    def above_noise(self) -> int:
+        """Directions whose eigenvalue stands out of the noise."""
+        return int(np.sum(self.observed > self.radius))
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """P of the module docstring."""
+
+    scale: Array
+    directions: Array
+    gains: Array
+    rest: float
+
+    def forward(self, vector: Array) -> Array:
+        """P d, for a vector (p,) or (p, K)."""
+        scaled = (self.scale * vector.T).T
+        return self._root(scaled)
+
+    def backward(self, u: Array) -> Array:
+        """P'u."""
+        return np.asarray((self.scale * self._root(u).T).T)
+
+    def start(self, x: Array) -> Array:
+        """u with P'u = x."""
+        scaled = (x.T / self.scale).T
+        inside = self.directions.T @ scaled
+        return np.asarray(scaled / self.rest + self.directions @ ((1 / self.gains - 1 / self.rest) * inside.T).T)
+
+    @property
+    def matrix(self) -> Array:
+        """P, of shape (p, p)."""
+        return self.forward(np.eye(len(self.scale)))
+
+    def _root(self, v: Array) -> Array:
+        inside = self.directions.T @ v
+        return np.asarray(self.rest * v + self.directions @ ((self.gains - self.rest) * inside.T).T)
+
+
+def clean_spectrum(observed: Array, half_radius: float) -> Array:
+    """xi for ascending eigenvalues; ``half_radius`` is sw, half the semicircle's radius.
+
+    >>> clean_spectrum(np.array([1.0, 2.0]), 0.0)
+    array([1., 2.])
+    """
+    if half_radius <= 0:
+        return np.maximum(observed, 0.0)
+    smoothing = 2 * half_radius / math.sqrt(len(observed))
+    apart = observed[:, None] - observed[None, :]
+    transform = np.mean(apart / (apart**2 + smoothing**2), axis=1)
+    return np.maximum(_increasing(observed - 2 * half_radius**2 * transform), 0.0)
+
+
+def geometry(released: ReleasedSurvey) -> Geometry:
+    """The geometry that a released survey shows. Post-processing."""
+    s, c = released.moment_noise, released.constant
+    if released.kind == "diagonal":
+        return _diagonal(released)
+    moment = np.array(released.moment)
+    p = len(moment)
+    mean = np.zeros(p)
+    if c > 0:
+        moment[-1, -1] = c * c  # public: every usable row has it
+        mean = np.append(moment[:-1, -1] / c, c)
+    radius = s * math.sqrt(2 * p)
+    observed, directions = np.linalg.eigh(moment)
+    sizes = clean_spectrum(observed, radius / 2)
+    return Geometry(np.ones(p), directions, sizes, 0.0, observed, s, radius, mean)
+
+
+def metric(shape: Geometry, ridge: float) -> Metric:
+    """Whiten every direction known with a ridge of ``ridge`` lambda, and all others alike.
+
+    A large ridge gives the plain metric up to a factor.
+    """
+    lift = ridge * shape.radius + _TINY * max(float(np.max(shape.sizes, initial=0.0)), shape.rest, _TINY)
+    others = shape.p - len(shape.sizes)
+    least = shape.rest if others else float(np.min(shape.sizes))
+    return Metric(shape.scale, shape.directions, 1 / np.sqrt(shape.sizes + lift), 1 / math.sqrt(least + lift))
+
+
+def true_spectrum(shape: Geometry) -> Array:
+    """A spectrum (p,) with the trace and, up to the noise's reach, the second moment of the truth.
+
+    xi of bulk eigenvectors is an average; the true sizes behind it spread. The bulk is replaced by a geometric sequence
+    of the same sum whose squares add up to ||S + N||_F^2 - E ||N||_F^2, and which stays below the noise's half radius.
+    """
+    p, s, sw = shape.p, shape.noise, shape.radius / 2
+    if len(shape.sizes) < p:
+        return np.sort(np.concatenate([np.full(p - len(shape.sizes), shape.rest), shape.sizes]))
+    bulk = shape.observed < 2.1 * sw
+    count = int(np.sum(bulk))
+    if count < 3 or s == 0:
+        return shape.sizes
+    inside, outside = shape.sizes[bulk], shape.sizes[~bulk]
+    squares = float(np.sum(shape.observed**2)) - s * s * p * (p + 1) / 2 - float(np.sum(outside**2))
+    total = float(np.sum(inside))
+    rank = np.arange(count)[::-1] / count
+    low, high = 0.0, 40.0
+    for _ in range(40):
+        rate = 0.5 * (low + high)
+        fan = np.exp(-rate * rank)
+        fan *= total / np.sum(fan)
+        if np.sum(fan**2) < squares and np.max(fan) < sw:
+            low = rate
+        else:
+            high = rate
+    fan = np.exp(-low * rank)
+    return np.sort(np.concatenate([fan * total / np.sum(fan), outside]))
+
+
+def _diagonal(released: ReleasedSurvey) -> Geometry:
+    """Independent columns around their mean: S = diag(variance) + mean mean'.
+
+    Coordinates are scaled by 1 / sqrt(second moment + s); in them the mean is the one direction apart.
+    """
+    second, column = released.moment
+    s, c = released.moment_noise, released.constant
+    p = len(second)
+    mean = np.zeros(p)
+    if c > 0:
+        second = np.append(second[:-1], c * c)
+        mean = np.append(column[:-1] / c, c)
+    lifted = np.maximum(second, 0.0) + s
+    scale = 1 / np.sqrt(lifted)
+    shrunk = np.maximum(second, 0.0) / lifted
+    along = scale * mean
+    length = float(np.linalg.norm(along))
+    if length == 0:
+        return Geometry(
+            scale,
+            np.zeros((p, 0)),
+            np.zeros(0),
+            float(np.mean(shrunk)),
+            np.zeros(0),
+            s,
+            s * float(np.mean(scale**2)),
+            mean,
+        )
+    size = length**2
+    rest = max(float(np.sum(shrunk)) - size, 0.05 * p) / max(p - 1, 1)
+    unit = float(np.median(s * scale**2))
+    return Geometry(scale, (along / length)[:, None], np.array([size]), rest, np.array([size]), s, unit, mean)
+
+
+def _increasing(values: Array) -> Array:
+    """Closest increasing sequence (pool adjacent violators)."""
+    levels: list[float] = []
+    counts: list[int] = []
+    for value in values:
+        levels.append(float(value))
+        counts.append(1)
+        while len(levels) > 1 and levels[-2] > levels[-1]:
+            count = counts[-1] + counts[-2]
+            levels[-2:] = [(levels[-1] * counts[-1] + levels[-2] * counts[-2]) / count]
+            counts[-2:] = [count]
+    return np.repeat(levels, counts)

@@ -1,0 +1,186 @@
+"""Where the rounds start, and what remains to be learned: read off the released survey.
+
+The survey holds the mean gradient at zero and the mean moment S, so with released values alone:
+
+    base       the model that predicts the class shares pbar: only the intercept, score log-odds of pbar
+    gradient   at the base: g_b = g + (pbar - 1/2) E[a]          (softmax: g + E[a] (pbar - 1/K)')
+    Newton     g_b = -c S (x* - base) for Gaussian rows (Stein), c = E[second derivative at the optimum's scores]
+    shrinkage  per direction i of the cleaned moment, with h = c xi_i, prior variance tau_i = tau xi_i^-alpha and
+               v_i = variance of the i-th entry of g_b,
+
+        x_i = - h tau_i / (h^2 tau_i + v_i) g_i,        left over  tau_i v_i / (h^2 tau_i + v_i)
+
+v counts privacy noise, sampling, and the noise of S times the length sum_i tau_i of x. tau and alpha in {0, 1/2, 1}
+maximise the likelihood of the released gradient. c depends on the spread of the scores, which depends on x: a short
+fixed point. ``left`` uses the largest signal that the release does not contradict: plans for too weak a signal stop
+too early.
+
+Guarantee: post-processing of the released survey. Cost: a few p-vectors; no eigendecomposition beyond the geometry's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsco.planning.geometry import Geometry
+from dpsco.planning.released_survey import ReleasedSurvey
+from dpsco.query import Array
+
+__all__ = ["Start", "floored", "mean_curvature", "start_from", "wiener"]
+
+_NODES, _MASS = np.polynomial.hermite_e.hermegauss(31)
+_MASS = _MASS / np.sum(_MASS)
+_DOUBT = 3.0
+"""Log likelihood that the planned signal may lose against the most likely one."""
+_MOST_SPREAD = 9.0
+"""Variance of the scores beyond which a start is not believed."""
+_LEAST_SHARE = 1e-3
+_EMPTY = 1e-15
+"""Size of a direction that holds nothing, where rows have norm 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """The start and what is known of the way to the optimum, in the geometry's directions."""
+
+    x: Array
+    """(p,) or (p, K): where the rounds start."""
+    curvature: float
+    """c: mean second derivative in the score expected near the optimum."""
+    base_curvature: float
+    """The same at the base."""
+    steepest: float
+    """Largest mean second derivative that any group of rows can have: 1/4 for logistic."""
+    gap: float
+    """Loss of the base: no more can be gained per score."""
+    moved: Array
+    """(k,): mean over the outputs of the squared shift from the base, per direction."""
+    left: Array
+    """(k,): variance of the optimum about the start, per direction and output."""
+    gradient_variance: Array
+    """(k,): variance of a released gradient entry, without sampling."""
+
+
+def start_from(
+    released: ReleasedSurvey, shape: Geometry, *, loss: str, curvature: float = 1.0, gap: float = 0.5
+) -> Start:
+    """The start of a surveyed run.
+
+    Parameters
+    ----------
+    released, shape
+        The survey and its geometry.
+    curvature, gap, loss
+        "logistic", "softmax", or "other": then ``curvature`` (second derivative in the score) and ``gap`` (a sensible
+        F(0) - F*) are used and the base is zero.
+    """
+    c, gradient = released.constant, released.gradient
+    outputs = gradient.shape[1]
+    noise = released.gradient_noise**2
+    shift = np.zeros(outputs)
+    base = np.zeros(outputs)
+    steepest, at_base, most = curvature, curvature, 2 * gap
+    shares = np.zeros(0)
+    if loss in ("logistic", "softmax"):
+        flat = 0.5 if loss == "logistic" else 1 / outputs
+        shares = flat - gradient[-1] / c if c > 0 else np.full(outputs, flat)
+        shares = np.clip(shares, _LEAST_SHARE, 1 - _LEAST_SHARE)
+        if loss == "softmax":
+            shares = shares / np.sum(shares)
+            base = np.log(shares) - np.mean(np.log(shares))
+            at_base = float(1 - np.sum(shares**2)) / (outputs - 1)
+            most = -float(np.sum(shares * np.log(shares))) / (outputs - 1)
+            steepest = 1 / outputs
+        else:
+            base = np.log(shares / (1 - shares))
+            at_base = float(shares[0] * (1 - shares[0]))
+            most = -float(np.sum(shares * np.log(shares) + (1 - shares) * np.log(1 - shares)))
+            steepest = 0.25
+        shift = shares - flat
+    gradient = gradient + np.outer(shape.mean, shift)
+    if c > 0 and loss in ("logistic", "softmax"):
+        gradient[-1] = 0.0  # the base makes it so
+        noise += float(np.mean(shift**2)) * released.moment_noise**2 / (2 * c * c)
+    scaled = (shape.scale * gradient.T).T
+    along = shape.directions.T @ scaled
+    variance = np.full(len(shape.sizes), noise) * (float(np.mean(shape.scale**2)) if np.ptp(shape.scale) else 1.0)
+    sizes = floored(shape)
+    factor = at_base
+    step, left = np.zeros_like(along), np.zeros(len(sizes))
+    for _ in range(5 if len(sizes) else 0):
+        step, left = wiener(along, sizes, variance, shape.noise, released.rows, factor)
+        scores = (step.T * sizes) @ step
+        scores *= min(1.0, _MOST_SPREAD / max(float(np.trace(scores)) / outputs, 1e-300))
+        if loss in ("logistic", "softmax"):
+            factor = 0.5 * (factor + mean_curvature(shares, base, scores))
+    x = (shape.scale * (shape.directions @ step).T).T
+    if c > 0:
+        x[-1] += base / c
+    moved = np.mean(step**2, axis=1)
+    return Start(x[:, 0] if outputs == 1 else x, factor, at_base, steepest, most, moved, left, variance)
+
+
+def floored(shape: Geometry) -> Array:
+    """Sizes with a floor of a fifth of the mean hidden size: no direction of a table is exactly empty."""
+    hidden = shape.sizes[shape.observed < shape.radius]
+    floor = float(np.mean(hidden)) / 5 if len(hidden) else 0.0
+    return np.maximum(shape.sizes, max(floor, _EMPTY, 1e-12 * max(float(np.max(shape.sizes, initial=0.0)), shape.rest)))
+
+
+def wiener(
+    along: Array, sizes: Array, variance: Array, moment_noise: float, rows: int, curvature: float, copies: float = 1.0
+) -> tuple[Array, Array]:
+    """The shrunk Newton step (k, K) and the variance it may leave (k,); formula in the module docstring.
+
+    ``copies``: directions that each entry stands for, where a spectrum was thinned.
+    """
+    free = max(along.shape[1] - 1, 1)
+    energy = np.maximum(np.sum(along**2, axis=1) / free, 1e-100)
+    h = curvature * sizes
+    fixed = variance + curvature * sizes / rows
+    tried = []
+    for alpha in (0.0, 0.5, 1.0):
+        prior = sizes**-alpha
+        taus = np.geomspace(1e-4, 1e4, 80) * float(np.mean(energy) / np.mean(h**2 * prior))
+        v = fixed + 0.5 * (curvature * moment_noise) ** 2 * copies * float(np.sum(prior)) * taus[:, None]
+        q = (h**2 * prior) * taus[:, None] + v
+        fit = -0.5 * free * copies * np.sum(np.log(q) + energy / q, axis=1)
+        tried += [(float(f), tau * prior, row) for f, tau, row in zip(fit, taus, v, strict=True)]
+    best, likely, v = max(tried, key=lambda t: t[0])
+    step = -(h * likely / (h**2 * likely + v))[:, None] * along
+    _, far, v = max((t for t in tried if t[0] >= best - _DOUBT), key=lambda t: float(np.sum(sizes * t[1])))
+    return step, far * v / (h**2 * far + v)
+
+
+def mean_curvature(shares: Array, base: Array, scores: Array) -> float:
+    """E[sigma'] for scores of covariance ``scores`` whose mean keeps the class shares.
+
+    For softmax, E[1 - sum q^2] / (K - 1).
+
+    >>> round(mean_curvature(np.array([0.5]), np.array([0.0]), np.array([[0.0]])), 3)
+    0.25
+    """
+    if len(shares) == 1:
+        spread = math.sqrt(float(scores[0, 0]))
+        low, high = -40.0, 40.0
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            if float(_MASS @ _sigmoid(middle + spread * _NODES)) < shares[0]:
+                low = middle
+            else:
+                high = middle
+        q = _sigmoid(low + spread * _NODES)
+        return float(_MASS @ (q * (1 - q)))
+    values, vectors = np.linalg.eigh(scores)
+    draws = np.random.default_rng(0).standard_normal((2000, len(shares)))  # public: a quadrature, not noise
+    logits = base + draws @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    q = np.exp(logits - np.max(logits, axis=1, keepdims=True))
+    q /= np.sum(q, axis=1, keepdims=True)
+    return float(np.mean(1 - np.sum(q * q, axis=1))) / (len(shares) - 1)
+
+
+def _sigmoid(scores: Array) -> Array:
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * scores)))

@@ -1,0 +1,63 @@
+"""Stage one of a surveyed run: is there a survey, of which kind, on how many rows. Public numbers alone decide."""
+
+from __future__ import annotations
+
+import math
+
+from dpsco.accounting.budget import Budget
+from dpsco.errors import InvalidArgument, positive_integer
+from dpsco.methods.surveyed import Surveyed, refusal
+from dpsco.planning.plan import Plan
+from dpsco.planning.response_planner import response_plan
+from dpsco.planning.surveyed_planner import MOST_ROUNDS, survey_choice
+from dpsco.problem import Problem
+
+__all__ = ["surveyed_plan", "without_survey"]
+
+_APART = {"zero-out": 1.0, "add-remove": 1.0, "replace": math.sqrt(2.0)}
+
+
+def surveyed_plan(problem: Problem, n: int, budget: Budget, *, rounds: int | None, survey: str) -> Plan | None:
+    """The plan with a survey; None where ``survey="auto"`` and one is not possible or does not pay.
+
+    Raises
+    ------
+    InvalidArgument
+        If a survey of a given kind is not possible.
+    """
+    wanted = survey != "auto"
+    if rounds is not None:
+        rounds = positive_integer("rounds", rounds, "It is the most adaptive rounds, the survey's included.")
+    refused = refusal(problem, budget)
+    columns = problem.dimension + problem.intercept
+    if not wanted and not budget.private:
+        refused = "without noise the plain plan needs none"
+    if not refused:
+        choice = survey_choice(
+            n,
+            columns,
+            budget.mu_per_record,
+            rounds,
+            clips_apart=_APART[budget.adjacency],
+            kind=survey,
+        )
+        if choice.kind is not None:
+            method = Surveyed(
+                rounds=rounds or MOST_ROUNDS, rows=max(1, choice.rows, min(10 * columns, n // 6)), kind=choice.kind
+            )
+            return Plan(problem, n, budget, method, rule="survey")
+        refused = choice.reason
+    if wanted:
+        raise InvalidArgument(f"survey={survey!r} is not possible: {refused}. Plan with survey='none'.")
+    return None
+
+
+def without_survey(plan: Plan) -> Plan:
+    """The plain plan of the same run, for engines that cannot survey; a plan without a survey as it is.
+
+    A number of rounds other than the default is kept.
+    """
+    if not isinstance(plan.method, Surveyed):
+        return plan
+    rounds = None if plan.method.rounds == MOST_ROUNDS else plan.method.rounds
+    return response_plan(plan.problem, plan.n, plan.budget, rounds=rounds)

@@ -1,0 +1,62 @@
+"""The ball {||M u|| <= radius} in coordinates u, applied to each class: the domain of a surveyed run.
+
+With M = U diag(g) W' the projection of u has w = W'u shrunk to w_i / (1 + m g_i^2), for the m >= 0 that meets the
+constraint: one secular equation, monotone in m, solved by bisection.
+Cost: O(p^2) per class and call.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpsco.problem.domains import Domain
+from dpsco.query import Array
+
+__all__ = ["MappedBall", "mapped_ball"]
+
+
+@dataclass(frozen=True, eq=False)
+class MappedBall(Domain):
+    """The set {||M u|| <= radius}; made by ``mapped_ball``."""
+
+    basis: Array
+    """W: right singular vectors of M, one per column."""
+    gains: Array
+    """g: singular values of M, in the order of the columns."""
+    radius: float
+    kind: ClassVar[str] = "mapped ball"
+
+    def project(self, x: Array) -> Array:
+        """Return the nearest point, in the Euclidean norm of u."""
+        w = x.reshape(-1, len(self.gains)) @ self.basis
+        if self._length(w, 0.0) <= self.radius:
+            return x.copy()
+        low, high = 0.0, 1.0 / float(np.max(self.gains)) ** 2
+        while self._length(w, high) > self.radius and high < 1e300:
+            low, high = high, 4.0 * high
+        for _ in range(100):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self._length(w, middle) > self.radius else (low, middle)
+        return np.asarray(((w / (1.0 + high * self.gains**2)) @ self.basis.T).ravel())
+
+    def _length(self, w: Array, m: float) -> float:
+        return float(np.linalg.norm(w * self.gains / (1.0 + m * self.gains**2)))
+
+    def radius_in(self, dimension: int) -> float:
+        """Radius over the least gain."""
+        least = float(np.min(self.gains))
+        return self.radius / least if least > 0 else math.inf
+
+    def diameter_in(self, dimension: int) -> float:
+        """Twice the radius."""
+        return 2 * self.radius_in(dimension)
+
+
+def mapped_ball(matrix: Array, radius: float) -> MappedBall:
+    """Return the set {||matrix u|| <= radius}."""
+    _, gains, transposed = np.linalg.svd(matrix)
+    return MappedBall(transposed.T, gains, radius)

@@ -1,0 +1,313 @@
+"""Surveyed runs: two stages, one budget, each row in one of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco.clipping.survey import joint_bounds
+from dpsco.methods import Surveyed
+from dpsco.methods.surveyed import moment_of
+from dpsco.planning.second_stage import second_stage
+from dpsco.query import Batch
+from dpsco.run import Run, watching
+from dpsco.run.train import library_oracle
+
+N, P = 1200, 4
+KEY = bytes(range(32))
+BUDGET = dpsco.Budget(2.0, 1e-5)
+PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(20.0), P, feature_norm=3.0, intercept=True)
+SOFTMAX = dpsco.Problem(dpsco.Softmax(3), dpsco.Everything(), P, feature_norm=3.0, intercept=True)
+PLAN = dpsco.Plan(PROBLEM, N, BUDGET, Surveyed(rounds=5, rows=300))
+PLANS = {
+    "zero-out": PLAN,
+    "replace": dpsco.Plan(PROBLEM, N, dpsco.Budget(2.0, 1e-5, "replace"), Surveyed(rounds=5, rows=300)),
+    "diagonal": dpsco.Plan(PROBLEM, N, BUDGET, Surveyed(rounds=5, rows=300, kind="diagonal")),
+    "softmax": dpsco.Plan(SOFTMAX, N, BUDGET, Surveyed(rounds=5, rows=300)),
+    "groups": dpsco.Plan(PROBLEM, N, dpsco.Budget(2.0, 1e-5, records=3), Surveyed(rounds=5, rows=300)),
+}
+ODD_ROWS = {
+    "ordinary": ([3.0, -1.0, 2.0, 0.5], 1.0),
+    "huge": ([1e149, -1e149, 0.0, 0.0], 1.0),
+    "beyond huge": ([1e308, 1e308, -1e308, 1.0], 0.0),
+    "nan": ([np.nan, 0.0, 0.0, 1.0], 1.0),
+    "label unknown": ([1.0, 1.0, 1.0, 1.0], 77.0),
+    "subnormal": ([5e-324, 1e-310, 0.0, 0.0], 1.0),
+}
+
+
+@cache
+def _planned(name: str, released: bytes):
+    return second_stage(PLANS[name], np.frombuffer(released))
+
+
+@pytest.fixture
+def plan_once(monkeypatch):
+    """The same release gives the same second stage, so that replays need not plan it again."""
+
+    def known(plan, released):
+        name = next(name for name, made in PLANS.items() if made == plan)
+        return _planned(name, released.tobytes())
+
+    monkeypatch.setattr("dpsco.run.run.second_stage", known)
+
+
+def data(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((N, P)) * [1.0, 0.3, 0.03, 2.0]
+    return rows, (rows @ [1.0, -3.0, 10.0, 0.2] + rng.standard_normal(N) > 0).astype(float)
+
+
+@dataclasses.dataclass
+class Seen:
+    sums: list = dataclasses.field(default_factory=list)
+    queries: list = dataclasses.field(default_factory=list)
+    released: list = dataclasses.field(default_factory=list)
+    shown: object = None
+
+    def __call__(self, query, clipped, released):
+        self.queries.append(query.digest())
+        self.sums.append(clipped.total.copy())
+        self.released.append(released.value)
+
+
+def observe(plan, rows, frozen=None) -> Seen:
+    seen = Seen()
+    with watching(seen, replay=None if frozen is None else frozen.released):
+        result = dpsco.train(plan, dpsco.stream(*rows, non_finite="zero"), key=KEY)
+    report = dataclasses.replace(result.report, run_id="", reason="")
+    seen.shown = (report, result.trace, result.counts, result.model.coef.tobytes(), result.health)
+    return seen
+
+
+def exact_distance_squared(one, other) -> Fraction:
+    moved = np.flatnonzero(one != other)
+    return sum(((Fraction(float(one[i])) - Fraction(float(other[i]))) ** 2 for i in moved), Fraction(0))
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("position", [7, 299, 300, N - 4])
+def test_one_row_moves_one_sum_of_one_stage_by_no_more_than_the_noise_covers(name, position, plan_once):
+    plan = PLANS[name]
+    rows, labels = data()
+    first = observe(plan, (rows, labels))
+    later = Run(plan, oracle=library_oracle(plan), key=KEY)
+    later._enter_second_stage(first.released[0])
+    covered = [plan.schedule.calibration.at(0), *([later._stage.schedule.most_noise] * (len(first.sums) - 1))]
+    for features, label in ODD_ROWS.values():
+        changed, targets = rows.copy(), labels.copy()
+        changed[position], targets[position] = features, label
+        if plan.budget.adjacency != "replace":  # against the zeroed row
+            rows_0, labels_0 = rows.copy(), labels.copy()
+            rows_0[position] = np.nan
+            base = observe(plan, (rows_0, labels_0), first)
+        else:
+            base = first
+        other = observe(plan, (changed, targets), first)
+        assert other.queries == base.queries == first.queries
+        assert other.shown == base.shown
+        moved = [t for t, (a, b) in enumerate(zip(base.sums, other.sums, strict=True)) if np.any(a != b)]
+        assert len(moved) <= 1
+        for t in moved:
+            assert (t == 0) == (position < 300)
+            assert exact_distance_squared(base.sums[t], other.sums[t]) <= Fraction(covered[t].difference) ** 2
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_both_stages_have_noise_for_the_whole_budget(name, plan_once):
+    plan = PLANS[name]
+    clip, apart = joint_bounds(moment_of(plan.problem, plan.method.kind))
+    bound = apart if plan.budget.adjacency == "replace" else clip
+    sigma = plan.schedule.calibration.at(0).sigma
+    assert bound / plan.budget.mu_per_record < sigma < 1.02 * bound / plan.budget.mu_per_record
+    seen = observe(plan, data())
+    run = Run(plan, oracle=library_oracle(plan), key=KEY)
+    run._enter_second_stage(seen.released[0])
+    later = run._stage.schedule
+    assert later.budget == plan.budget
+    assert (
+        later.most_noise.sigma * plan.budget.mu_per_record
+        >= later.sensitivity * plan.budget.clips_apart * later.most_noise.clip
+    )
+    assert later.rows + 300 <= N
+    assert not np.array_equal(seen.sums[0], seen.released[0])
+
+
+def test_the_noise_of_the_survey_has_the_deviation_it_was_calibrated_for():
+    seen = observe(PLAN, data())
+    noise = seen.released[0] - seen.sums[0]
+    assert 0.6 < np.std(noise) / PLAN.schedule.calibration.at(0).sigma < 1.5
+
+
+def test_survey_and_rounds_see_disjoint_rows():
+    positions: list[tuple[int, int]] = []
+    run = Run(PLAN, oracle=library_oracle(PLAN), key=KEY)
+    rows, labels = data()
+    for portion in run.coming():
+        positions.append((portion.first, portion.last))
+        part = slice(portion.first, portion.last)
+        run.absorb(Batch(0, [(rows[part], labels[part])]))
+        run.finish_round()
+    assert positions[0] == (0, 300)
+    assert all(one[1] == other[0] for one, other in pairwise(positions))
+    assert positions[-1][1] <= N
+    assert run.report.rounds == len(positions) <= PLAN.rounds
+    assert run.counts.participation == 1
+
+
+def test_chunks_files_and_pushes_give_the_bits_of_arrays():
+    rows, labels = data()
+    whole = dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY).model.coef
+    chunks = ((rows[i : i + 70], labels[i : i + 70]) for i in range(0, N, 70))
+    np.testing.assert_array_equal(dpsco.train(PLAN, dpsco.stream(chunks), key=KEY).model.coef, whole)
+    run = Run(PLAN, oracle=library_oracle(PLAN), key=KEY)
+    for i in range(0, N, 33):
+        run.push(rows[i : i + 33], labels[i : i + 33])
+    np.testing.assert_array_equal(run.model.coef, whole)
+    assert run.complete
+
+
+class Stop(Exception):
+    pass
+
+
+def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(tmp_path):
+    rows, labels = data()
+    whole = dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY)
+    for at in range(len(whole.trace)):
+        folder = tmp_path / str(at)
+
+        def stop(seen, at=at):
+            if seen.step == at:
+                raise Stop
+
+        with pytest.raises(Stop):
+            dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY, checkpoint=folder, on_round=stop)
+        with pytest.raises(dpsco.CheckpointError):
+            dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY, checkpoint=folder)
+        again = dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY, checkpoint=folder, resume=True)
+        np.testing.assert_array_equal(again.model.coef, whole.model.coef)
+        back = dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY, checkpoint=folder, resume=True)
+        np.testing.assert_array_equal(back.model.coef, whole.model.coef)
+
+
+def test_a_checkpoint_without_its_rounds_is_refused(tmp_path):
+    """New noise for rows that were released before would be a second release."""
+    rows, labels = data()
+    dpsco.train(PLAN, dpsco.stream(rows, labels), checkpoint=tmp_path)
+    for file in (tmp_path / "rounds").iterdir():
+        file.unlink()
+    with pytest.raises(dpsco.CheckpointError, match="survey"):
+        dpsco.train(PLAN, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True)
+
+
+def test_other_rows_are_refused_after_a_stop(tmp_path):
+    rows, labels = data()
+
+    def stop(seen):
+        if seen.step == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        dpsco.train(PLAN, dpsco.stream(rows, labels), checkpoint=tmp_path, on_round=stop)
+    rows[400] += 1.0
+    with pytest.raises(dpsco.LedgerError):
+        dpsco.train(PLAN, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True)
+
+
+_KILLED = """
+import os, signal, sys
+import dpsco
+from tests.run.test_surveyed import KEY, PLAN, data
+
+def kill(seen):
+    if seen.step == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+dpsco.train(PLAN, dpsco.stream(*data()), key=KEY, checkpoint=sys.argv[1], on_round=kill)
+"""
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_killed_run_goes_on_to_the_same_bits(step, tmp_path):
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path), str(step)], cwd=root, check=False)
+    assert done.returncode == -9
+    whole = dpsco.train(PLAN, dpsco.stream(*data()), key=KEY)
+    again = dpsco.train(PLAN, dpsco.stream(*data()), key=KEY, checkpoint=tmp_path, resume=True)
+    np.testing.assert_array_equal(again.model.coef, whole.model.coef)
+
+
+def test_noise_of_the_two_stages_is_unrelated():
+    seen = observe(PLAN, data())
+    survey, first = (seen.released[t] - seen.sums[t] for t in (0, 1))
+    size = min(len(survey), len(first))
+    assert abs(np.corrcoef(survey[:size], first[:size])[0, 1]) < 0.99
+
+
+def test_what_a_survey_does_not_allow_is_refused():
+    rows, labels = data()
+    with pytest.raises(dpsco.InvalidArgument, match="start"):
+        dpsco.train(PLAN, dpsco.stream(rows, labels), start=np.zeros(P + 1))
+    with pytest.raises(dpsco.InvalidArgument, match="survey='none'"):
+        dpsco.train(PLAN, dpsco.stream(rows, labels), oracle=dpsco.LinearOracle(dpsco.Logistic(), True))
+    with pytest.raises(dpsco.InvalidArgument, match="survey='none'"):
+        Run(PLAN, oracle=None)
+    with pytest.raises(dpsco.InvalidArgument, match="add-remove"):
+        dpsco.Plan(PROBLEM, N, dpsco.Budget(1.0, 1e-5, "add-remove"), PLAN.method)
+    box = dataclasses.replace(PROBLEM, domain=dpsco.Box(-1.0, 1.0))
+    with pytest.raises(dpsco.InvalidArgument, match="domain"):
+        dpsco.Plan(box, N, BUDGET, PLAN.method)
+
+
+def test_health_tells_of_labels_that_are_not_declared():
+    rows, labels = data()
+    sick = dpsco.train(PLAN, dpsco.stream(rows, labels + 5.0, non_finite="zero"), key=KEY)
+    assert sick.health is not None
+    assert sick.health.usable < 0.5
+    assert any("check the classes" in line for line in sick.report.assumptions)
+    long = dpsco.train(PLAN, dpsco.stream(rows * 100.0, labels), key=KEY)
+    assert long.health is not None
+    assert long.health.shortened > 0.5
+
+
+def test_models_stay_in_the_domain_and_columns_need_no_scaling():
+    rng = np.random.default_rng(8)
+    n, scales = 20_000, np.array([1e-3, 1.0, 30.0, 1e-2])
+    rows = rng.standard_normal((n, P)) * scales
+    labels = (rows / scales @ [1.5, 1.0, -0.5, 0.0] + rng.logistic(size=n) > 0).astype(float)
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1e4), P, feature_norm=100.0, intercept=True)
+    plan = dpsco.Plan(problem, n, dpsco.Budget(math_inf(), 1e-6), Surveyed(rounds=6, rows=3000))
+    model = dpsco.train(plan, dpsco.stream(rows, labels), key=KEY).model
+    np.testing.assert_allclose(model.coef * scales, [1.5, 1.0, -0.5, 0.0], atol=0.15)
+    small = dataclasses.replace(plan, problem=dataclasses.replace(problem, domain=dpsco.L2Ball(2.0)))
+    bounded = dpsco.train(small, dpsco.stream(rows, labels), key=KEY).model
+    assert np.hypot(np.linalg.norm(bounded.coef), bounded.intercept) <= 2.0 * (1 + 1e-9)
+
+
+def math_inf() -> float:
+    return float("inf")
+
+
+def test_an_estimator_surveys_raw_columns():
+    rng = np.random.default_rng(9)
+    n, scales = 6_000, np.array([0.3, 1.0, 3.0])
+    rows = rng.standard_normal((n, 3)) * scales
+    labels = (rows / scales @ [2.0, -1.0, 1.0] + rng.logistic(size=n) > 0).astype(int)
+    model = dpsco.PrivateLogisticRegression(
+        epsilon=4.0, delta=1e-6, feature_norm=12.0, classes=[0, 1], rounds=6, survey="auto"
+    ).fit(rows, labels)
+    assert isinstance(model.plan_.method, Surveyed)
+    assert model.geometry_ is not None
+    assert model.health_.usable > 0.9
+    assert model.score(rows, labels) > 0.7
+    assert model.privacy_.private
