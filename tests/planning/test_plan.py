@@ -36,7 +36,7 @@ def make(**changes):
         ({"clip": -1.0}, "clip"),
         ({"clip": math.nan}, "clip"),
         ({"clip": 1e-200}, "clip"),
-        ({"clip": math.inf}, "no noise hides it"),
+        ({"clip": math.inf}, "no noise hides that"),
         ({"clip": "1"}, "clip"),
         ({"z_step": "double"}, "z_step"),
         ({"mechanism": "magic"}, "mechanism='magic'"),

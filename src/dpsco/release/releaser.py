@@ -71,13 +71,14 @@ class Releaser:
         self._position: tuple[int, NoiseBuffers] = (0, mechanism.start())
         self._normals: Normals | None = None
         self._replay = () if replay is None else replay
-        self._one_at_a_time = threading.Lock()
+        # Re-entrant: an interrupt can leave it held, and the thread that was interrupted must be able to try again.
+        self._one_at_a_time = threading.RLock()
         forget_in_children(self)
 
     def forget(self) -> None:
         """Drop the buffers in a forked child, and replace the lock, which a thread of the parent may hold."""
         self._position, self._normals = (self._mechanism.horizon, ()), None
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = threading.RLock()
 
     @property
     def complete(self) -> bool:
