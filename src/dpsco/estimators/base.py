@@ -77,10 +77,25 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     # --- training -----------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, *, unit: Any = None, **refused: Any) -> Self:
-        """Train in one private pass over ``X`` (dense or sparse) and ``y``.
+        """Train in one private pass over the rows of ``X`` and the labels ``y``.
 
-        ``unit`` holds one id a row (a person, a device); it goes with ``max_rows_per_unit``.
-        Guarantee: the fitted model satisfies the promise in ``privacy_``. Cost: one pass, two gradients a row.
+        Parameters
+        ----------
+        X : array, table, sparse matrix or list of rows
+            The rows, in any container that ``dpsco.stream`` takes.
+        y : array-like
+            One label per row.
+        unit : array-like, optional
+            One id per row (a person, a device); it goes with ``max_rows_per_unit``. 7, 7.0 and "7" are one id. A row
+            without an id does not count.
+        **refused
+            Nothing: ``sample_weight`` is refused by name.
+
+        Returns
+        -------
+        self
+
+        Guarantee: the fitted model satisfies the guarantee in ``privacy_``. Cost: one pass, two gradients per row.
         """
         _refuse(refused)
         X, y = self._validated(X, y, first=True)
@@ -101,7 +116,20 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, unit: Any = None, **refused: Any) -> Self:
         """Take the next rows of a stream of ``n`` rows, in order; ``coef_`` is the newest private iterate.
 
-        Guarantee: the models of all moments together satisfy one promise. Rows beyond ``n`` raise ``HorizonError``.
+        Parameters
+        ----------
+        X, y, unit
+            As in ``fit``.
+        classes : sequence, optional
+            The label set, if the estimator does not state it.
+        **refused
+            Nothing: ``sample_weight`` is refused by name.
+
+        Returns
+        -------
+        self
+
+        Guarantee: the models of all moments together satisfy one guarantee. Rows beyond ``n`` raise ``HorizonError``.
         Cost: holds a few thousand rows at most, until their chunk is full; a pickle holds none of them.
         """
         _refuse(refused)
@@ -179,7 +207,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     # --- use ----------------------------------------------------------------------------------------
 
     def _scores(self, X: Any) -> Array:
-        """<a, coef> + intercept with every row scaled as in training; shape (rows, outputs)."""
+        """Return <a, coef> + intercept with every row scaled as in training; shape (rows, outputs)."""
         check_is_fitted(self)
         rows = typed_rows(self, X, first=False, strict=True)[:]
         scaled = unit_rows(rows if is_sparse(rows) else np.ascontiguousarray(rows), self._norm)
@@ -192,7 +220,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """A pickle holds the model, not a run in progress: that holds rows and the noise key."""
+        """Return the model, not a run in progress: that holds rows and the noise key."""
         state = dict(super().__getstate__())
         state.pop("_units", None)
         if state.get("_run") is not None:
@@ -201,7 +229,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
 
 def _facts(cap: ContributionCap | None, inferred: tuple[str, ...]) -> Facts:
-    """What an estimator states in its report."""
+    """Return what an estimator states in its report."""
     return Facts(table=True, max_rows_per_unit=None if cap is None else cap.limit, inferred=inferred)
 
 

@@ -50,7 +50,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each row."""
+        """Return the likeliest class of each row."""
         scores = self.decision_function(X)
         chosen = (scores > 0).astype(np.int64) if scores.ndim == 1 else np.argmax(scores, axis=1)
         return np.asarray(self.classes_[chosen])
@@ -62,49 +62,63 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
 
 
 class PrivateLogisticRegression(_PrivateClassifier):
-    """Differentially private logistic regression (softmax for more than two classes), in one pass, planned, not tuned.
+    """Differentially private logistic regression, softmax for more than two classes, in one planned pass.
 
-    Every argument is a public fact or a promise; none may come from looking at the rows.
+    Every argument is a public fact; none may come from looking at the rows.
 
-    ``epsilon``, ``delta``
-        the promise; delta = min(1e-5, n^-1.1) unless given.
-    ``feature_norm``
-        rows longer than it are shortened to it, in training and in prediction.
-    ``radius``
-        bounds the model: ||(feature_norm coef, intercept)|| <= radius, times sqrt(K / 2) for K > 2 classes. Too large
-        costs little, too small is fatal. 1000 with a survey and 20 without unless given.
-    ``classes``
-        the label set; read off ``y`` with a ``PrivacyLeakWarning`` if None.
-    ``n``
-        number of rows, for ``partial_fit`` or to plan for a number other than len(X).
-    ``rounds``
-        fixes the number of rounds, for those who pay for each; with a survey, the most of them.
-    ``survey``
-        ``"auto"``: a first round learns the geometry of the rows where that pays; columns may then differ in size.
-        ``"full"``, ``"diagonal"``, ``"none"`` (the default) as in ``dpsco.plan``.
-    ``adjacency``
-        ``"zero-out"`` or ``"replace"``, as in ``Budget``.
-    ``max_rows_per_unit``
-        at most so many rows of one ``unit`` (see ``fit``) count, and the promise covers all of them together.
-    ``shuffle``
-        permute the rows first, by the operating system's randomness.
-    ``invalid_rows``
-        ``"error"`` refuses rows that are not finite or have an undeclared label; ``"zero"`` counts them as zero rows,
-        so that no row decides whether the fit succeeds.
-    ``n_features``
-        number of features, where X is a list of rows: a list does not state it.
-    ``random_state``
-        repeats order and noise, for research: the report then says "not private".
+    Parameters
+    ----------
+    epsilon, delta : float
+        The guarantee. delta = min(1e-5, n^-1.1) by default.
+    feature_norm : float
+        Longer rows are shortened to this norm, in training and in prediction.
+    radius : float
+        Bound on the model: ||(feature_norm coef, intercept)|| <= radius, times sqrt(K / 2) for K > 2 classes. A large
+        radius costs little; a small one excludes good models. 1000 with a survey and 20 without by default.
+    classes : sequence, optional
+        The label set. By default it is read off ``y``, with a ``PrivacyLeakWarning``.
+    n : int, optional
+        Number of rows, for ``partial_fit`` or to plan for a number other than len(X).
+    fit_intercept : bool
+        Whether the model has an intercept.
+    rounds : int, optional
+        Number of adaptive rounds; planned by default. With a survey it is the most of them.
+    survey : {"none", "auto", "full", "diagonal"}
+        "auto": a first round learns the geometry of the rows where that pays. Columns may then differ in size. The
+        others as in ``dpsco.plan``.
+    adjacency : {"zero-out", "replace"}
+        As in ``Budget``.
+    max_rows_per_unit : int, optional
+        At most so many rows of one ``unit`` (see ``fit``) count, and the guarantee covers all of them together.
+    shuffle : bool
+        Permute the rows first, with randomness of the operating system.
+    invalid_rows : {"error", "zero"}
+        "error" refuses a table that has a row with a missing value, text or an undeclared label. "zero" counts each
+        such row as a zero row, so that no row decides whether a fit succeeds.
+    n_features : int, optional
+        Features per row, if X is a list of rows: a list does not state it.
+    random_state : int or RandomState, optional
+        Repeats order and noise, for research. The report then says "not private".
 
+    Attributes
+    ----------
+    coef_, intercept_, classes_
+        The model.
+    plan_
+        The plan.
+    privacy_
+        The report.
+    geometry_, health_
+        What the survey released; None without one.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from dpsco.datasets import reference_problem
     >>> data = reference_problem(n=20_000, fresh=10)
     >>> model = PrivateLogisticRegression(epsilon=1.0, delta=1e-6, classes=[0, 1]).fit(data.features, data.labels)
     >>> bool(model.score(data.features, data.labels) > 0.55), model.privacy_.epsilon
     (True, 1.0)
-
-    After ``fit``: ``coef_``, ``intercept_``, ``classes_``, ``plan_``, ``privacy_`` (the report), and what the survey
-    released: ``geometry_`` and ``health_`` (None without one).
     """
 
     def __init__(
@@ -159,11 +173,16 @@ class PrivateLogisticRegression(_PrivateClassifier):
 
 
 class PrivateLinearSVC(_PrivateClassifier):
-    """Differentially private linear support vector classifier: two classes, hinge loss with its corner rounded.
+    """Differentially private linear support vector classifier: two classes, smoothed hinge loss.
 
-    ``width``
-        of the rounded corner: smaller is closer to the hinge and harder to optimise. Other arguments as in
-        ``PrivateLogisticRegression``.
+    Parameters
+    ----------
+    width : float
+        Width of the rounded corner of the hinge. Smaller is closer to the hinge and harder to optimise.
+    epsilon, delta, feature_norm, radius, classes, n, fit_intercept, rounds, adjacency : optional
+        As in ``PrivateLogisticRegression``.
+    max_rows_per_unit, shuffle, invalid_rows, n_features, random_state : optional
+        As in ``PrivateLogisticRegression``.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class PrivacyLeakWarning(UserWarning):
 
 
 def declared_classes(classes: Sequence[Any] | None, labels: Any) -> tuple[NDArray[Any], bool]:
-    """The sorted label set, and whether it was inferred from ``labels`` for want of a declaration."""
+    """Return the sorted label set, and whether it was inferred from ``labels`` because none was declared."""
     if classes is not None:
         try:
             known = np.unique(np.asarray(classes))
@@ -67,7 +67,7 @@ def class_codes(labels: Any, classes: NDArray[Any], *, unknown: str) -> NDArray[
 
 
 def _observed(labels: Any) -> NDArray[Any]:
-    """The labels that occur, sorted; missing ones left out."""
+    """Return the labels that occur, sorted; missing ones left out."""
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "biuSU":
         return np.unique(labels)
     cells = [cell for cell in column_cells(labels) if label_text(cell)]
@@ -80,7 +80,7 @@ def _observed(labels: Any) -> NDArray[Any]:
 
 
 def label_bound_of(bound: float | None, targets: NDArray[Any] | None) -> tuple[float, bool]:
-    """The bound on |y|, and whether it was inferred from ``targets`` for want of a declaration."""
+    """Return the bound on |y|, and whether it was inferred from ``targets`` because none was declared."""
     if bound is not None:
         return positive("label_bound", bound, "Targets are clamped to it; it must be public."), False
     if targets is None:

@@ -21,18 +21,26 @@ __all__ = ["PrivateLinearRegression"]
 class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
     """Differentially private linear regression in one pass.
 
-    ``label_bound``
-        targets are clamped to [-label_bound, label_bound] and measured in units of it; the largest |y| is used, with a
-        ``PrivacyLeakWarning``, if None.
-    ``loss``
-        ``"huber"``: quadratic within ``width`` (a share of label_bound), linear beyond; its gradients are short, so
-        it needs less noise. ``"squared"``: least squares of clamped targets.
-    ``radius``
-        bounds the model, in units of label_bound: ||(feature_norm coef, intercept)|| <= radius label_bound.
-        1000 with a survey and 10 without unless given.
+    Parameters
+    ----------
+    label_bound : float, optional
+        Targets are clamped to [-label_bound, label_bound] and measured in units of it. By default the largest |y| is
+        used, with a ``PrivacyLeakWarning``.
+    loss : {"huber", "squared"}
+        "huber": quadratic within ``width`` (a share of label_bound), linear beyond. Its gradients are bounded, so it
+        needs less noise. "squared": least squares of clamped targets.
+    width : float
+        See ``loss``.
+    radius : float
+        Bound on the model, in units of label_bound: ||(feature_norm coef, intercept)|| <= radius label_bound. 1000
+        with a survey and 10 without by default.
+    epsilon, delta, feature_norm, n, fit_intercept, rounds, survey, adjacency, max_rows_per_unit, shuffle : optional
+        As in ``PrivateLogisticRegression``.
+    invalid_rows, n_features, random_state : optional
+        As in ``PrivateLogisticRegression``.
 
-    Other arguments as in ``PrivateLogisticRegression``.
-
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(20_000, 3)) / 3**0.5
     >>> model = PrivateLinearRegression(epsilon=1.0, delta=1e-6, label_bound=3.0).fit(X, X @ [1.0, -2.0, 3.0])
@@ -98,7 +106,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         self.intercept_ = float(model.intercept) * self._bound
 
     def predict(self, X: Any) -> Array:
-        """The expected target of each row."""
+        """Return the expected target of each row."""
         return self._scores(X)[:, 0]
 
     def __sklearn_tags__(self) -> Any:

@@ -93,7 +93,7 @@ def checked_ids(unit: Any, rows: int) -> Any:
 
 
 def _listed(estimator: Any, X: Any, *, first: bool, strict: bool, width: int | None) -> tuple[Any, int]:
-    """A list of rows and the number of features, which somebody has to state."""
+    """Return a list of rows and the number of features, which must be stated."""
     if width is not None:
         return X, positive_integer("n_features", width, "It is the number of features of a row.")
     if not first:

@@ -1,4 +1,4 @@
-"""Rows, read once."""
+"""Rows, read once: reader -> public columns -> gate -> cap -> shuffle -> batches."""
 
 from dpsco.rows.stream import Stream, stream
 

@@ -211,7 +211,7 @@ def as_array(data: Any) -> NDArray[Any]:
 
 
 def _plain(column: Any) -> NDArray[Any] | None:
-    """The column as the NumPy array of real numbers that it is already, none of them rounded; else None."""
+    """Return the column as the NumPy array of real numbers that it already is, none of them rounded; else None."""
     if isinstance(getattr(column, "dtype", None), np.dtype) and hasattr(column, "iloc"):  # pandas
         column = column.to_numpy()
     if isinstance(column, np.ma.MaskedArray) or not isinstance(column, np.ndarray) or column.dtype.kind not in _REAL:
@@ -220,7 +220,7 @@ def _plain(column: Any) -> NDArray[Any] | None:
 
 
 def _array(column: Any) -> NDArray[Any] | None:
-    """The column as an array of real numbers, missing ones as NaN, if its own type says that it holds nothing else."""
+    """Return the column as real numbers, missing ones as NaN, if its own type declares nothing else; else None."""
     if isinstance(column, (list, tuple, np.ma.MaskedArray)):
         return None
     if isinstance(column, np.ndarray):

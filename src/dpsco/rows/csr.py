@@ -32,7 +32,7 @@ class CsrRows:
 
     @classmethod
     def of(cls, matrix: Any) -> CsrRows:
-        """The rows of a SciPy matrix, shared and not copied if it is CSR."""
+        """Return the rows of a SciPy matrix, shared and not copied if it is CSR."""
         if isinstance(matrix, cls):
             return matrix
         rows = matrix.tocsr()
@@ -78,10 +78,12 @@ class CsrRows:
 
     @property
     def ndim(self) -> int:
+        """Number of axes: always 2."""
         return 2
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """Type of the stored values."""
         return self.data.dtype
 
     @property

@@ -113,7 +113,7 @@ class RowForm:
 
 
 def open_source(path: str | Path, *, label: str | None = "y") -> TableSource | MatrixSource:
-    """The reader of a file, a folder or a glob; files of a folder in the order of their names."""
+    """Return the reader of a file, a folder or a glob; files of a folder are read in the order of their names."""
     paths = _paths(str(path))
     suffix = paths[0].suffix.lower()
     if isinstance(paths[0], RemoteFile) and suffix != ".parquet":

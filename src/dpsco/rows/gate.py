@@ -198,7 +198,7 @@ def all_finite(rows: Any) -> bool:
 
 
 def _finite(part: Any) -> bool:
-    """A finite sum says that every value is finite."""
+    """Return whether every value is finite; a finite sum implies it."""
     values = part.values if isinstance(part, CsrRows) else part
     with np.errstate(all="ignore"):
         return bool(np.isfinite(np.sum(values))) or bool(np.all(np.isfinite(values)))
@@ -269,7 +269,7 @@ def _typed_csr(rows: CsrRows, declared: Declared) -> CsrRows:
 
 
 def _csr_of(rows: NDArray[Any]) -> CsrRows:
-    """The cells of dense rows that are not 0."""
+    """Return the cells of dense rows that are not 0, as CSR."""
     row, column = np.nonzero(rows)
     ends = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(rows)))])
     return CsrRows(rows[row, column], column, ends.astype(np.int64), rows.shape[1])

@@ -19,12 +19,15 @@ class LabelRule(Protocol):
     """Which labels a loss can take; a ``Loss`` is one."""
 
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """Name of the loss in messages."""
 
     @property
-    def labels_are(self) -> str: ...
+    def labels_are(self) -> str:
+        """What labels are expected to be, in messages."""
 
-    def valid(self, labels: NDArray[Any]) -> NDArray[np.bool_]: ...
+    def valid(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which labels the loss can take."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _END = object()
 
 
 def prefetched(items: Iterable[T], ahead: int = 4) -> Iterator[T]:
-    """The same items in the same order, up to ``ahead`` of them made in advance.
+    """Yield the same items in the same order, up to ``ahead`` of them read in advance.
 
     Guarantee: an error of the source is raised here, after the items before it; closing the iterator ends the thread.
     """

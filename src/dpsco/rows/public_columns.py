@@ -48,9 +48,11 @@ class Number:
 
     @property
     def outputs(self) -> tuple[str, ...]:
+        """Names of the features that the column becomes."""
         return (self.name,)
 
     def encode(self, column: Any, out: NDArray[Any]) -> None:
+        """Write the features of the cells ``column`` into ``out``, one row of it per feature."""
         if self.low is None or self.high is None:
             out[0] = column
             out[0, ~np.isfinite(out[0])] = 0.0
@@ -77,10 +79,12 @@ class Levels:
 
     @property
     def size(self) -> int:
+        """Number of features that the column becomes."""
         return len(self.levels)
 
     @property
     def outputs(self) -> tuple[str, ...]:
+        """Names of the features that the column becomes."""
         return tuple(f"{self.name}={level}" for level in self.levels)
 
     def places(self, column: Coded) -> NDArray[np.int64]:
@@ -102,10 +106,12 @@ class Hashed:
 
     @property
     def size(self) -> int:
+        """Number of features that the column becomes."""
         return self.buckets
 
     @property
     def outputs(self) -> tuple[str, ...]:
+        """Names of the features that the column becomes."""
         return tuple(f"{self.name}#{bucket}" for bucket in range(self.buckets))
 
     def places(self, column: Coded) -> NDArray[np.int64]:
@@ -170,6 +176,7 @@ class Columns:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
+        """Names of the features of an encoded row."""
         return tuple(name for column in self.features for name in column.outputs)
 
     @property
@@ -223,11 +230,13 @@ class Columns:
         return csr_matrix((value.T[used], index.T[used].astype(np.int32), edges), shape=(rows, self.width))
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the schema as JSON values."""
         names = {kind: name for name, kind in KINDS.items()}
         return {"features": [{"kind": names[type(c)], **dataclasses.asdict(c)} for c in self.features]}
 
     @classmethod
     def from_dict(cls, data: Any) -> Columns:
+        """Return the schema that ``to_dict`` wrote; ``InvalidArgument`` if the fields are not its own."""
         try:
             if set(data) != {"features"}:
                 raise KeyError

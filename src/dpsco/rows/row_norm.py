@@ -43,7 +43,7 @@ def unit_rows(rows: Any, feature_norm: float, *, in_place: bool = False) -> Any:
 
 
 def _unit_values(rows: Any, feature_norm: float) -> NDArray[Any]:
-    """The stored values of CSR rows, divided.
+    """Return the stored values of CSR rows, divided.
 
     Summed in the order of storage, repeated columns apart: SciPy's products and merges choose an order by looking at
     all rows, and the result of a row must not depend on another.

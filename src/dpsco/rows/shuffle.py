@@ -16,7 +16,7 @@ PIECE_ROWS = 4096
 
 
 def shuffled(chunks: Iterable[tuple[Any, Any]], rows: int, seed: int) -> Iterator[tuple[Any, Any]]:
-    """The rows of ``chunks``, each block of ``rows`` rows permuted; dense or CSR.
+    """Yield the rows of ``chunks``, each block of ``rows`` rows permuted; dense or CSR.
 
     Guarantee: the order is a function of ``rows``, ``seed`` and each row's position, never of a value, and the same
     however the rows are cut into chunks: a resumed run meets the same order. The order need not be secret.

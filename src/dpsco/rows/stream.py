@@ -9,100 +9,28 @@ of uneven size from any stream, the same rows again or a sample of them from arr
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.errors import DataError, InvalidArgument, SecondPassError, one_of, positive_integer
-from dpsco.query import CHUNK_ROWS, Batch, Chunk, Portion, chunk_multiple
+from dpsco.errors import DataError, InvalidArgument, one_of, positive_integer
+from dpsco.query import Batch, Chunk, Portion
+from dpsco.rows.chunk_stream import ChunkStream
 from dpsco.rows.containers import column_length, is_frame, is_rows
 from dpsco.rows.csr import CsrRows, is_sparse
-from dpsco.rows.gate import Declared, admit, admit_labels, all_finite, container, container_width, declared_by
+from dpsco.rows.gate import admit, admit_labels, all_finite, container, container_width, declared_by
 from dpsco.rows.ids import NO_ROUND, rounds_of_ids
 from dpsco.rows.layout import LabelRule, Layout
-from dpsco.rows.rechunk import WaitingRows
+from dpsco.rows.one_pass import COPY_BYTES, Again, Sample, Stream, chunk_rows
 
 __all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Sample", "Stream", "stream"]
 
 _VIEW_BYTES = 1 << 30  # a chunk of an array in memory is a view: large ones cost nothing
-_COPY_BYTES = 1 << 20  # a chunk that is converted, gathered from short ones or from rows here and there is a copy
 
 _REMEDY = "Clean them, or pass stream(..., non_finite='zero') to count such rows as zero rows. Nothing was spent."
-
-Sample = Callable[[int, int, float], NDArray[np.int64]]
-"""``sample(step, rows, rate)``: positions that enter round ``step``; ``Releaser.sample``."""
-
-
-class Again:
-    """Chunks that can be read again; nothing is read before the first time."""
-
-    def __init__(self, chunks: Callable[[], Iterator[Chunk]]) -> None:
-        self._chunks = chunks
-
-    def __iter__(self) -> Iterator[Chunk]:
-        return self._chunks()
-
-
-class Stream:
-    """Rows that can be read once. Made by ``dpsco.stream``."""
-
-    rows_available: int | None = None
-    """Rows there are, where that is known before reading and public."""
-    rows_read: int | None = 0
-    """Rows handed out so far; None where the count is not public (add-remove)."""
-
-    fast = True
-    """Whether rows come faster than plain NumPy takes them, so that compiled kernels pay early."""
-
-    def __init__(self) -> None:
-        self._unopened = threading.Lock()
-
-    def open(self, layout: Layout, sample: Sample | None = None) -> Iterator[Batch]:
-        """Return the batches of ``layout``, in order; ``sample`` draws where a portion has a rate.
-
-        Everything that can be checked is checked before a row is used.
-        """
-        if not self._unopened.acquire(blocking=False):
-            raise SecondPassError(
-                "This stream was opened already. A plan pays for one pass over its rows: make a new stream for a new "
-                "run, and charge both runs to one Account if they see the same people."
-            )
-        try:
-            self._check(layout)
-            if layout.portions is not None:
-                self._check_portions(layout.portions)
-            if layout.coming is not None:
-                self._check_portions(())
-        except BaseException:
-            self._unopened.release()  # nothing was read: it may be opened with a plan that fits
-            raise
-        portions = layout.portions if layout.coming is None else layout.coming()
-        return self._batches(layout) if portions is None else self._portions(portions, sample)
-
-    def _check(self, layout: Layout) -> None:
-        if layout.adjacency == "add-remove":
-            raise InvalidArgument(
-                "adjacency='add-remove' needs rows that choose their round by themselves: here batches are cut by "
-                "position, and deleting one row would shift every later batch. Use stream(X, y, ids=...), or "
-                "adjacency='zero-out'."
-            )
-
-    def _check_portions(self, portions: Sequence[Portion]) -> None:
-        raise InvalidArgument(
-            "This algorithm decides by itself how many rows each round sees, and these rows can only be cut as the "
-            "plan says. Use stream(X, y)."
-        )
-
-    def _batches(self, layout: Layout) -> Iterator[Batch]:
-        raise NotImplementedError
-
-    def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
-        raise NotImplementedError
 
 
 class ArrayStream(Stream):
@@ -156,7 +84,7 @@ class ArrayStream(Stream):
 
     def _views(self, first: int, last: int) -> Iterator[Chunk]:
         views = isinstance(self._features, (np.ndarray, CsrRows))
-        rows = _chunk_rows(self._features, _VIEW_BYTES if views else _COPY_BYTES)
+        rows = chunk_rows(self._features, _VIEW_BYTES if views else COPY_BYTES)
         for start in range(first, last, rows):
             stop = min(start + rows, last)
             yield self._features[start:stop], self._labels[start:stop]
@@ -166,7 +94,7 @@ class ArrayStream(Stream):
         yield from self._picked(positions[positions < self._rows_there])
 
     def _picked(self, positions: NDArray[np.int64]) -> Iterator[Chunk]:
-        rows = _chunk_rows(self._features, _COPY_BYTES)
+        rows = chunk_rows(self._features, COPY_BYTES)
         for start in range(0, len(positions), rows):
             picked = positions[start : start + rows]
             yield self._features[picked], self._labels[picked]
@@ -213,106 +141,6 @@ class HashedStream(ArrayStream):
             "adjacency='add-remove' is for algorithms with fresh batches of one size: here rounds see rows by "
             "position, and deleting one row would shift the others. Plan with 'zero-out' and use stream(X, y)."
         )
-
-
-class ChunkStream(Stream):
-    """Rows from an iterable of chunks (X, y) of any size, or of single rows; read as far as needed."""
-
-    def __init__(
-        self, items: Iterable[Any], kind: str, width: int | None, dtype: str | None, sparse: bool | None
-    ) -> None:
-        super().__init__()
-        said: Declared | None = getattr(items, "declared", None)  # an iterable may state what its rows are
-        self._source = iter(items)
-        self.fast = bool(getattr(items, "fast", False))
-        self._kind, self._width = kind, width if said is None else said.width
-        self._dtype = dtype or ("float64" if said is None else said.dtype)
-        self._sparse = sparse if sparse is not None else said is not None and said.sparse
-        self._declared: Declared | None = None
-        self._waiting = WaitingRows()
-
-    def open(self, layout: Layout, sample: Sample | None = None) -> Iterator[Batch]:
-        batches = super().open(layout, sample)
-        if not self._read(1):
-            raise DataError("The stream is empty: no row was found. Check the source; nothing was spent.")
-        return batches
-
-    def _check(self, layout: Layout) -> None:
-        super()._check(layout)
-        width = self._width if layout.width is None else layout.width
-        if self._width is not None and layout.width not in (None, self._width):
-            raise DataError(
-                f"Expected rows of {layout.width} features (problem.dimension={layout.width}), "
-                f"got {self._width}. Fix the data or the problem."
-            )
-        if width is not None:
-            self._declared = Declared(width, self._dtype, self._sparse)
-        elif self._kind == "rows":
-            raise InvalidArgument("Single rows do not state how many features a row has. Pass width=....")
-
-    def _batches(self, layout: Layout) -> Iterator[Batch]:
-        for step in range(layout.rounds):
-            yield Batch(step, self._chunks(layout.batch_size))
-
-    def _check_portions(self, portions: Sequence[Portion]) -> None:
-        at = 0
-        for portion in portions:
-            if portion.first != at or portion.rate < 1.0:
-                raise InvalidArgument(
-                    "This algorithm goes over rows more than once or samples among them, and a stream of chunks is "
-                    "read once. Hand over arrays: stream(X, y)."
-                )
-            at = portion.last
-
-    def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
-        for step, portion in enumerate(portions):
-            yield Batch(step, self._chunks(portion.rows))
-
-    def _chunks(self, size: int) -> Iterator[Chunk]:
-        left = size
-        while left and (self._waiting.rows or self._read(left)):
-            wanted = self._whole(left) or min(_chunk_rows(self._waiting.first[0], _COPY_BYTES), left)
-            while self._waiting.rows < wanted and self._read(wanted - self._waiting.rows):
-                pass
-            features, labels = self._waiting.take(min(wanted, self._waiting.rows))
-            left -= len(labels)
-            self.rows_read = (self.rows_read or 0) + len(labels)
-            yield features, labels
-
-    def _whole(self, left: int) -> int:
-        """Rows, in whole units, that the first chunk holds by itself: they need no copy."""
-        features, labels = self._waiting.first
-        unit = _chunk_rows(features, 0)
-        return left if len(labels) >= left else len(labels) // unit * unit
-
-    def _read(self, wanted: int) -> bool:
-        """Read on until a row more is waiting, at most ``wanted`` single rows; False at the end of the source."""
-        before = self._waiting.rows
-        while self._waiting.rows == before:
-            items = list(islice(self._source, min(wanted, CHUNK_ROWS) if self._kind == "rows" else 1))
-            if not items:
-                return False
-            if self._kind == "rows" and self._declared is not None:
-                self._waiting.put(*self._declared.row_pairs(items))
-            else:
-                self._waiting.put(*self._typed(items[0]))
-        return True
-
-    def _typed(self, item: Any) -> Chunk:
-        try:
-            features, labels = item
-        except (TypeError, ValueError):
-            raise DataError(
-                "Expected the stream to yield chunks (X, y), or with items='rows' pairs (row, label)."
-            ) from None
-        features = container(features)
-        if self._declared is None:
-            if (width := container_width(features)) is None:
-                raise InvalidArgument("A list of rows does not state how many features a row has. Pass width=....")
-            self._declared = Declared(width, self._dtype, self._sparse)
-        if not is_rows(features):
-            container_width(features)  # a single row in place of a chunk
-        return self._declared.chunk(features, labels)
 
 
 def stream(
@@ -391,7 +219,7 @@ def _is_table(data: Any) -> bool:
 
 
 def _same_width(rows: Any) -> NDArray[Any]:
-    """A list of rows as an array, where an error that rows decide is allowed."""
+    """Return a list of rows as an array, where an error that rows decide is allowed."""
     try:
         array = np.asarray(rows if isinstance(rows, (list, tuple)) else rows.tolist())
     except (ValueError, TypeError, OverflowError):
@@ -415,11 +243,3 @@ def _refuse_unfit(data: Any, features: Any, labels: Any, layout: Layout) -> None
         raise DataError(f"y has cells that are NaN or infinite, or not numbers. {_REMEDY}")
     if loss is not None and not np.all(loss.valid(targets)):
         raise DataError(f"y has labels that the {loss.kind} loss cannot take: expected {loss.labels_are}. {_REMEDY}")
-
-
-def _chunk_rows(features: Any, limit: int) -> int:
-    """Rows of a chunk of such features: whole units, about ``limit`` bytes of float64 and at least one."""
-    sparse = isinstance(features, CsrRows)
-    unit = CHUNK_ROWS if sparse else chunk_multiple(features.shape[1])
-    width = features.mean_width if sparse else features.shape[1]
-    return max(1, limit // (8 * width * unit)) * unit

@@ -69,8 +69,8 @@ class Facts:
             )
         if self.max_rows_per_unit is not None:
             found.append(
-                f"all rows of one person carry one id; the first {self.max_rows_per_unit} of an id count, the others "
-                "as zero rows"
+                f"all rows of one person carry one id, and no other person's; the first {self.max_rows_per_unit} of an "
+                "id count, the others and rows without an id are zero rows"
             )
         return (*found, *(f"NOT COVERED: {fact}" for fact in self.inferred))
 

@@ -90,7 +90,7 @@ class ParquetSource(_Files):
     def read_groups(
         cls, path: AnyFile, groups: Sequence[int], numbers: Sequence[str], texts: Sequence[str]
     ) -> Iterator[Table]:
-        """Some row groups of one file, in order."""
+        """Yield some row groups of one file, in order."""
         wanted = list(dict.fromkeys((*numbers, *texts)))
         for batch in cls._guarded(path, wanted, groups):
             yield arrow_table(batch, numbers, texts)
@@ -120,6 +120,7 @@ class ParquetSource(_Files):
             yield from file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=False)
 
     def count(self) -> int:
+        """Return the number of rows."""
         total = 0
         for path in self._paths:
             with self._open(path) as file:
@@ -163,11 +164,12 @@ class ArrowSource(_Files):
                     yield chosen.slice(start, BATCH_ROWS)
 
     def count(self) -> int:
+        """Return the number of rows."""
         return sum(batch.num_rows for path in self._paths for batch in self._guarded(path, []))
 
 
 def _as_bytes(column: Any) -> Any:
-    """A column of text as bytes: a cell that is not UTF-8 is missing by itself and is no damage."""
+    """Return a column of text as bytes: a cell that is not UTF-8 is missing by itself and is no damage."""
     pa = arrow("pyarrow")
     if pa.types.is_dictionary(column.type):
         column.indices.validate(full=True)
@@ -188,13 +190,13 @@ def _check_columns(path: AnyFile, schema: Any, wanted: Sequence[str]) -> None:
 
 
 def arrow_table(batch: Any, numbers: Sequence[str], texts: Sequence[str]) -> Table:
-    """The columns of a record batch in the form that each is wanted in."""
+    """Return the columns of a record batch, some as numbers and some as text."""
     table: dict[str, Array | Coded] = {name: arrow_numbers(batch.column(name)) for name in numbers}
     return table | {name: arrow_text(batch.column(name)) for name in texts}
 
 
 def arrow_numbers(column: Any) -> Array:
-    """An Arrow column as floating point, NaN where it holds none or text that is no number."""
+    """Return an Arrow column as floating point, NaN where a cell is missing or is text that is no number."""
     pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
     if column.null_count == 0 and column.type in (pa.float32(), pa.float64()):
         return np.asarray(column.to_numpy(zero_copy_only=False))
@@ -227,7 +229,7 @@ def _whole(column: Any) -> Any:
 
 
 def arrow_text(column: Any) -> Coded:
-    """An Arrow column as text; numbers in their one canonical form."""
+    """Return an Arrow column as text; numbers in their canonical form."""
     pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
@@ -238,7 +240,7 @@ def arrow_text(column: Any) -> Coded:
 
 
 def _texts(column: Any) -> list[Any]:
-    """The cells of a column; None for text that is not UTF-8: one such cell must not stop a run, nor be printed."""
+    """Return the cells of a column, None for text that is not UTF-8: it neither stops a run nor is printed."""
     pa = arrow("pyarrow")
     try:
         return list(column.to_pylist())

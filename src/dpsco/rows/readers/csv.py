@@ -50,6 +50,7 @@ class CsvSource(TableSource):
         return names
 
     def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
+        """Yield the rows, chunk by chunk."""
         wanted = tuple(dict.fromkeys((*numbers, *texts)))
         for path in self._paths:
             missing_columns(path, wanted, names := self._header(path), show=False)
@@ -59,6 +60,7 @@ class CsvSource(TableSource):
             yield from self._tables(path, numbers, texts)
 
     def count(self) -> int:
+        """Return the number of rows."""
         first = self.names[:1]
         return sum(len(table[first[0]]) for table in self.read((), first))
 

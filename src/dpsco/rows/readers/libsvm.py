@@ -31,9 +31,11 @@ class LibsvmSource(MatrixSource):
         self._paths = tuple(paths)
 
     def count(self) -> int:
+        """Return the number of rows."""
         return sum(sum(1 for line in block.split(b"\n") if line.strip()) for _, block in self._blocks())
 
     def read(self, width: int) -> Iterator[tuple[Any, Any]]:
+        """Yield the rows, chunk by chunk."""
         for path, block in self._blocks():
             try:
                 chunk = _parse(block, width)

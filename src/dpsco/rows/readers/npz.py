@@ -48,9 +48,11 @@ class NpzSource(MatrixSource):
         self.single = self._type("X") == np.float32
 
     def count(self) -> int:
+        """Return the number of rows."""
         return self._rows
 
     def read(self, width: int) -> Iterator[tuple[Any, Any]]:
+        """Yield the rows, chunk by chunk."""
         rows = max(1, BLOCK_BYTES // (8 * width))
         features = self._blocks("X", rows)
         if self._label is None:

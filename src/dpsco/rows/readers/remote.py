@@ -34,19 +34,21 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
+        """The name without its folder."""
         return PurePosixPath(self.key).name
 
     @property
     def suffix(self) -> str:
+        """The ending of the name, with its dot."""
         return PurePosixPath(self.key).suffix
 
     def open(self) -> Any:
-        """The object as a file of Arrow."""
+        """Open the object as a file of Arrow."""
         return _store().open_input_file(self.key)
 
 
 def remote_files(address: str) -> list[RemoteFile]:
-    """The object at ``address``, or the objects below it, in the order of their names; hidden ones left out."""
+    """Return the object at ``address``, or the objects below it, in the order of their names; hidden ones left out."""
     if not address.startswith(SCHEME) or "@" in address:
         raise InvalidArgument(
             f"Expected an address of the form {SCHEME}bucket/folder, without keys in it: they are read from the "

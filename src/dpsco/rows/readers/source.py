@@ -28,11 +28,11 @@ class TableSource:
     """Whether the names are those of a schema. In text they are the first line, which may be a row: never print it."""
 
     def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
-        """Some columns as numbers (NaN where missing), others as text; rows in order."""
+        """Yield some columns as numbers (NaN where missing) and others as text; rows in order."""
         raise NotImplementedError
 
     def count(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         raise NotImplementedError
 
 
@@ -47,17 +47,17 @@ class MatrixSource:
     """Whether rows are CSR."""
 
     def read(self, width: int) -> Iterator[tuple[Any, Any]]:
-        """(features, labels) as they stand; rows in order."""
+        """Yield (features, labels) as stored; rows in order."""
         raise NotImplementedError
 
     def count(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         raise NotImplementedError
 
 
 @cache
 def arrow(module: str) -> Any:
-    """A module of pyarrow, loaded on first use."""
+    """Return a module of pyarrow, loaded on first use."""
     from importlib import import_module
 
     try:
@@ -70,7 +70,8 @@ class Named(Protocol):
     """A file of any kind: its name may be shown."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name without its folder."""
 
 
 def damaged(path: Named, what: str) -> NoReturn:
