@@ -225,10 +225,16 @@ def _polars(strict: bool) -> Make:
 
 def _arrow(grid: Grid) -> pa.Table:
     try:
-        columns = [pa.array(list(column), from_pandas=True) for column in zip(*grid, strict=True)]
+        columns = [_arrow_column(list(column)) for column in zip(*grid, strict=True)]
         return pa.table({f"c{k}": column for k, column in enumerate(columns)})
     except Exception:
         raise Unmakeable from None
+
+
+def _arrow_column(cells: list[Any]) -> pa.Array:
+    made = pa.array(cells, from_pandas=True)
+    _kept(made.to_pylist(), cells)
+    return made
 
 
 def _tensor(grid: Grid) -> Any:
@@ -294,7 +300,7 @@ COLUMNS: dict[str, Callable[[list[Any]], Any]] = {
     "pandas Arrow": lambda cells: _column(lambda c: _inferred(c).convert_dtypes(dtype_backend="pyarrow"), cells),
     "pandas categorical": lambda cells: _column(lambda c: _inferred(c).astype("category"), cells),
     "polars": lambda cells: _column(_polars_column, cells),
-    "Arrow": lambda cells: _column(lambda c: pa.array(c, from_pandas=True), cells),
+    "Arrow": lambda cells: _column(_arrow_column, cells),
 }
 
 
@@ -337,7 +343,7 @@ def _polars_column(cells: list[Any]) -> Any:
 
 
 def _kept(held: list[Any], given: list[Any]) -> None:
-    """Raise if polars has made something else of ordinary cells beside an odd one: nothing is left to compare."""
+    """Raise if a library has made something else of ordinary cells beside an odd one: nothing is left to compare."""
     for a, b in zip(held, given, strict=True):
         ordinary = type(b) is int and abs(b) < 100
         if ordinary and str(a).lower() not in (str(b), str(float(b)), str(bool(b)).lower()):
