@@ -114,6 +114,8 @@ class JaxOracle:
         for form in forms_to_try(shape, np.dtype(np.float64 if self._layout.double else np.float32)):
             try:
                 self._trace(form)
+            except InvalidArgument as error:  # the loss itself is refused, in the types that it takes
+                refused = error
             except Exception as error:  # an error about shapes and types: no row was used
                 refused = refused or error
             else:
