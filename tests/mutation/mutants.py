@@ -215,7 +215,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stream that opens twice",
-        (("rows/stream.py", "if not self._unopened.acquire(blocking=False):", "if False:"),),
+        (("rows/one_pass.py", "if not self._unopened.acquire(blocking=False):", "if False:"),),
         ("tests/rows/test_stream.py::test_a_second_pass_is_refused",),
     ),
     Mutant(

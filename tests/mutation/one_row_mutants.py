@@ -59,7 +59,7 @@ ONE_ROW = (
         "the type of a table picks the kernel",
         (
             (
-                "clipping/compiled.py",
+                "clipping/kernel_inputs.py",
                 "    if given != _FLOAT32:\n        return _FLOAT64\n",
                 "    if given == _FLOAT64:\n        return _FLOAT64\n",
             ),
