@@ -133,7 +133,7 @@ def read_sealed(path: Path, kind: str, fields: set[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``; wait up to ``wait`` seconds for it.
+    """Hold an exclusive lock on ``path``, a file or a folder; wait up to ``wait`` seconds for it.
 
     The system releases the lock if the process dies. A forked child does not share it.
 
@@ -163,7 +163,8 @@ class _Lock:
     """A file descriptor that holds a lock; it is closed once."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+        self._descriptor: int | None = os.open(path, flags | os.O_CLOEXEC, 0o600)
 
     def taken(self) -> bool:
         import fcntl

@@ -6,6 +6,7 @@ different sums, and the difference of two releases would contain no noise.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from typing import Protocol
@@ -28,7 +29,8 @@ def forget_in_children(holder: _Holder) -> None:
 
 def _forget_all() -> None:
     for holder in list(_HOLDERS):
-        holder.forget()
+        with contextlib.suppress(Exception):  # one that fails must not keep the others from forgetting
+            holder.forget()
 
 
 if hasattr(os, "register_at_fork"):

@@ -4,7 +4,6 @@ A folder holds
     run.json       public   the run: plan, method, start, library format
     released.bin   public   one record per round: p float64 values and a SHA-256
     secret.json    SECRET   noise key, fingerprints; mode 0600
-    lock                    one writer
 
 Guarantee: the fingerprint of a round is written first, then its released value; each is synced to disk. After a crash
 in between (also kill -9), only the same rows and query can complete the round, and then give the same value. A live run
@@ -85,15 +84,16 @@ class _Record:
         self._key = key
         self._fingerprints = fingerprints
         self._copied = False
+        self._process = os.getpid()  # for forks that Python is not told of
         forget_in_children(self)
 
     def forget(self) -> None:
         """Drop the key in a forked child: a live run belongs to the process that began it."""
-        self._copied, self._key = self._key is not None, None
+        self._copied, self._key = self._copied or self._key is not None, None
 
     def check_process(self) -> None:
         """Raise LedgerError in a process that holds a copy of a live run."""
-        if self._copied:
+        if self._copied or (self._process != os.getpid() and self._key is not None):
             raise LedgerError(
                 "This run belongs to the process that began it, and this process is a fork of that one: both would add "
                 "the same noise to different sums. Continue in the process that began the run, or start a new run here "
@@ -281,7 +281,7 @@ def open_folder(
         If the folder is in use, damaged, holds another run, or holds one and ``resume`` is False.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / "lock", f"checkpoint {folder.name!r}"):
+    with locked(folder, f"checkpoint {folder.name!r}"):
         header_path, secret_path, released_path = (folder / n for n in ("run.json", "secret.json", "released.bin"))
         released = released_path.exists() and released_path.stat().st_size > 0
         begun = secret_path.exists() or released

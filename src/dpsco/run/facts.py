@@ -25,7 +25,10 @@ class Clipping(Enum):
 
     LIBRARY = ""
     CALLER = "the caller's oracle clips every row as the contract of oracles says, and looks at one row at a time"
-    CLIENTS = "clients clip every row as they are asked to; the server cannot check it"
+    CLIENTS = (
+        "clients clip every row as they are asked to, and their gradient functions answer whatever one row holds; the "
+        "server cannot check it"
+    )
     SERVER = "all of a client is one clipped vector in one round, clipped again by the server; `row` means client here"
 
 

@@ -12,6 +12,7 @@ were computed elsewhere, and audits watch it (watch.py).
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsco.accounting.account import Account
-from dpsco.clipping import MappedOracle, Oracle, linear_oracle
+from dpsco.clipping import CompiledOracle, LinearOracle, MappedOracle, Oracle, SurveyOracle, linear_oracle
 from dpsco.errors import AccountError, CheckpointError, HorizonError, InvalidArgument
 from dpsco.json_files import canonical
 from dpsco.methods import Surveyed
@@ -96,13 +97,14 @@ class Run:
     ) -> None:
         if not isinstance(plan, Plan):
             raise InvalidArgument("Expected plan to be a dpsco.Plan.")
-        self.plan, self.facts = plan, facts or Facts()
+        self.plan, self.facts = plan, _facts(plan, oracle, facts)
         if start is not None and isinstance(plan.method, Surveyed):
             raise InvalidArgument("The survey decides where the later rounds start. Leave start out.")
         x0 = _start(plan, start)
         _check_uses(plan, self.facts, elsewhere=oracle is None, checkpoint=checkpoint)
         self._watch = watch_in_force()
-        self._seeded, self._replayed = key is not None, self._watch.replay is not None
+        self._seeded = key is not None
+        self._watched = self._watch.observer is not None or self._watch.replay is not None
         self._diagnostics = diagnostics
         self._resume = resume
         if resume and checkpoint is None:
@@ -122,7 +124,8 @@ class Run:
     def _ledger(self, plan: Plan, about: dict[str, Any], folder: Path | None, master: bytes) -> Any:
         """The ledger of a stage, with a key of its own: another plan, start or stage has unrelated noise."""
         schedule = plan.schedule
-        about = {**about, "seeded": self._seeded, "noise": schedule.noise_digest()}
+        # Whoever resumes a seeded or watched run must say so again, or its report would call it private.
+        about = {**about, "seeded": self._seeded, "watched": self._watched, "noise": schedule.noise_digest()}
         digest = hashlib.sha256(canonical(about)).hexdigest()
         key = derive(master, "run", digest)
         if folder is None:
@@ -163,7 +166,7 @@ class Run:
 
     @property
     def query(self) -> Query:
-        """What this round asks of each row. Public."""
+        """What this round asks of each row. Public, unless the method may show its last iterate alone."""
         if self._query is None:
             raise HorizonError("The run is complete: every round that the plan pays for was released.")
         return self._query
@@ -250,9 +253,10 @@ class Run:
         AccountError
             If the run is not private, has no Gaussian-DP parameter, or goes beyond the account's limit.
         """
-        if self._seeded or self._replayed:
+        if self._seeded or self._watched:
             raise AccountError(
-                "A run with a given key is not private and cannot be charged to an account. Leave the key out."
+                "A run with a given key, or one that is watched, is not private and cannot be charged to an account. "
+                "Leave the key out."
             )
         if not self.plan.schedule.accounting.gaussian:
             raise AccountError(
@@ -345,7 +349,7 @@ class Run:
             self.facts,
             self.id,
             seeded=self._seeded,
-            watched=self._replayed or self._watch.observer is not None,
+            watched=self._watched,
             rows_read=self.rows_read,
             rows_available=self.rows_available,
             second=self._second,
@@ -389,6 +393,24 @@ def _start(plan: Plan, start: ArrayLike | None) -> Array:
     if x0.size != size or not np.all(np.isfinite(x0)):
         raise InvalidArgument(f"Expected start to be {size} finite numbers, got {x0.size}.")
     return plan.problem.domain.project(x0)
+
+
+def _facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts:
+    """The facts of a run: those stated, which may claim no more than is true of its plan and oracle."""
+    of_library = type(oracle) in (LinearOracle, CompiledOracle, SurveyOracle)
+    if stated is None:
+        stated = Facts(clipping=Clipping.LIBRARY if of_library else Clipping.CALLER)
+    elif oracle is not None and stated.clipping is Clipping.LIBRARY and not of_library:
+        stated = dataclasses.replace(stated, clipping=Clipping.CALLER)
+    whole, part = stated.budget or plan.budget, plan.budget
+    same = (whole.private, whole.adjacency, whole.records) == (part.private, part.adjacency, part.records)
+    if not same or whole.mu < part.mu:
+        raise InvalidArgument(
+            f"Expected facts.budget (epsilon={whole.epsilon:.6g}) to cover the plan's budget "
+            f"(epsilon={part.epsilon:.6g}): the same adjacency and records, and at least its mu. A report cannot "
+            "promise more than the noise gives."
+        )
+    return stated
 
 
 def _check_uses(plan: Plan, facts: Facts, *, elsewhere: bool, checkpoint: object) -> None:

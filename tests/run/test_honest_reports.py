@@ -1,0 +1,108 @@
+"""A report never promises more than its run gives, whatever is passed to the run."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco.clipping import PerExample
+from dpsco.query import Clipped
+from dpsco.run import Run, watching
+from dpsco.run.facts import Facts
+
+PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
+BUDGET = dpsco.Budget(1.0, 1e-6)
+RNG = np.random.default_rng(0)
+X, Y = RNG.uniform(-0.5, 0.5, (64, 3)), RNG.integers(0, 2, 64).astype(float)
+
+
+def plan(budget: dpsco.Budget = BUDGET) -> dpsco.Plan:
+    return dpsco.Plan(PROBLEM, 64, budget, dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0))
+
+
+@pytest.mark.parametrize(
+    ("run", "stated"),
+    [
+        (dpsco.Budget(float("inf"), 1e-6), dpsco.Budget(0.5, 1e-6)),
+        (dpsco.Budget(20.0, 1e-6), dpsco.Budget(0.1, 1e-6)),
+        (dpsco.Budget(1.0, 1e-6), dpsco.Budget(1.0, 1e-6, "replace")),
+    ],
+)
+def test_facts_cannot_state_a_smaller_budget_than_the_plan(run: dpsco.Budget, stated: dpsco.Budget) -> None:
+    with pytest.raises(dpsco.InvalidArgument, match="facts"):
+        dpsco.train(plan(run), dpsco.stream(X, Y), facts=Facts(budget=stated))
+
+
+def test_a_watched_run_stays_not_private_when_it_is_resumed(tmp_path: Path) -> None:
+    account = dpsco.Account.create(tmp_path / "account.json", dpsco.Budget(3.0, 1e-6))
+    with watching(replay=[np.full(3, 2.0)] * 4):
+        dpsco.train(plan(), dpsco.stream(X, Y), checkpoint=tmp_path / "run")
+    with pytest.raises(dpsco.CheckpointError, match="another run"):
+        dpsco.train(plan(), dpsco.stream(X, Y), checkpoint=tmp_path / "run", resume=True)
+    with watching(lambda *_: None), pytest.raises(dpsco.AccountError, match="watched"):
+        dpsco.train(plan(), dpsco.stream(X, Y), account=account)
+
+
+def test_a_run_states_who_clips() -> None:
+    unclipped = PerExample(lambda x, features, label: 1e6 * features)
+    for run in (Run(plan(), oracle=unclipped), Run(plan(), oracle=None), Run(plan(), oracle=unclipped, facts=Facts())):
+        assert any("the caller's oracle" in line for line in run.report.assumptions)
+    library = Run(plan(), oracle=dpsco.LinearOracle(dpsco.Logistic()))
+    assert not any("the caller's oracle" in line for line in library.report.assumptions)
+    convex = dpsco.plan(PROBLEM, n=64, budget=BUDGET, method="phased-sgd")
+    with pytest.raises(dpsco.InvalidArgument, match="convex"):
+        Run(convex, oracle=unclipped)
+
+
+def test_a_live_checkpoint_has_one_writer_whatever_file_is_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with Run(plan(), oracle=None, checkpoint=folder):
+        for file in folder.iterdir():
+            if "lock" in file.name:
+                file.unlink()
+        with pytest.raises(dpsco.CheckpointError, match="in use"):
+            Run(plan(), oracle=None, checkpoint=folder, resume=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_that_python_is_not_told_of_releases_nothing() -> None:
+    run = Run(plan(), oracle=None)
+    read, write = os.pipe()
+    child = ctypes.CDLL(None).fork()
+    if child == 0:
+        try:
+            run.absorb_sum(Clipped(np.ones(3), 16))
+            run.finish_round()
+            os.write(write, b"released")
+        except dpsco.LedgerError:
+            os.write(write, b"refused")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 10) == b"refused"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
+def test_a_grandchild_is_told_that_it_is_a_fork() -> None:
+    run = Run(plan(), oracle=None)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        grandchild = os.fork()
+        if grandchild:
+            os.waitpid(grandchild, 0)
+            os._exit(0)
+        try:
+            run.finish_round()
+        except dpsco.LedgerError as error:
+            os.write(write, b"fork" if "fork of" in str(error) else b"other")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 10) == b"fork"
