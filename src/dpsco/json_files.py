@@ -62,7 +62,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     _sync_folder(path.parent)
 
 
-def check_writable(path: Path, what: str, *, room: int = 1 << 20) -> None:
+def check_writable(path: Path, what: str, *, room: int = 1 << 16) -> None:
     """Check that ``path`` can be written later, with ``room`` bytes to spare; change nothing.
 
     Raises

@@ -64,6 +64,7 @@ def test_a_run_that_cannot_be_written_into_its_account_releases_nothing(tmp_path
 
 _A_COMMAND = """
 from dpsco.cli import main
+from dpsco.run import watching
 from dpsco.run.model_file import SavedModel
 work = Path(sys.argv[2])
 rng = np.random.default_rng(0)
@@ -74,26 +75,35 @@ def fit():
     options = f"--label y --epsilon 1 --delta 1e-6 --rounds 4 --json --checkpoint {work}/run --resume"
     return main(["fit", str(work / "rows.csv"), "--out", str(folder / "model.json"), *options.split()])
 
+def crowd(*_):  # the disk fills up while the run goes on
+    if not ballast.exists():
+        fill()
+
 (folder / "model.json").write_text("an older model")
 fill()
 codes = [fit()]
+spent = (work / "run").exists()
+ballast.unlink()
+with watching(crowd):
+    codes.append(fit())
 kept = (folder / "model.json").read_text() == "an older model"
 released = (work / "run" / "released.bin").read_bytes()
 ballast.unlink()
-codes.append(fit())
+with watching(lambda *_: None):
+    codes.append(fit())
 same = (work / "run" / "released.bin").read_bytes() == released
 rows = SavedModel.read(folder / "model.json").result.report.rows_planned
-print(json.dumps({"codes": codes, "kept": kept, "same": same, "rows": rows}))
+print(json.dumps({"codes": codes, "spent": spent, "kept": kept, "same": same, "rows": rows}))
 """
 
 
 def test_a_command_whose_model_finds_no_room_keeps_the_old_one_and_gives_the_new_one_later(tmp_path) -> None:
-    """Everything it released is in the checkpoint: the second call releases nothing and writes the model."""
+    """A full disk is refused before the run. One that fills up later costs nothing: the next call releases nothing."""
     disk, work = tmp_path / "disk", tmp_path / "work"
     disk.mkdir()
     work.mkdir()
     told = in_a_small_disk(disk, _A_COMMAND, work)
-    assert told == {"codes": [2, 0], "kept": True, "same": True, "rows": 500}
+    assert told == {"codes": [2, 2, 0], "spent": False, "kept": True, "same": True, "rows": 500}
 
 
 _A_FEDERATION = """

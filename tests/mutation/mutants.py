@@ -309,11 +309,50 @@ MUTANTS = (
     ),
     Mutant(
         "a forked child keeps the run",
-        (("release/ledger.py", "self._copied, self._key = self._key is not None, None", "pass"),),
+        (
+            ("release/ledger.py", "self._copied, self._key = self._copied or self._key is not None, None", "pass"),
+            (
+                "release/ledger.py",
+                "if self._copied or (self._process != os.getpid() and",
+                "if self._copied or (False and",
+            ),
+        ),
         (
             "tests/release/test_processes.py::test_two_children_of_a_live_run_release_nothing_and_the_parent_goes_on",
             "tests/release/test_processes.py::test_partial_fit_goes_on_in_the_process_that_began_it_only",
         ),
+    ),
+    Mutant(
+        "a fork that Python is not told of keeps the key",
+        (
+            (
+                "release/ledger.py",
+                "if self._copied or (self._process != os.getpid() and",
+                "if self._copied or (False and",
+            ),
+        ),
+        ("tests/run/test_honest_reports.py::test_a_fork_that_python_is_not_told_of_releases_nothing",),
+    ),
+    Mutant(
+        "facts state a smaller budget than the plan's",
+        (("run/run.py", "if not same or whole.mu < part.mu:", "if False:"),),
+        ("tests/run/test_honest_reports.py::test_facts_cannot_state_a_smaller_budget_than_the_plan",),
+    ),
+    Mutant(
+        "a watched run is resumed as a private one",
+        (("run/run.py", '"watched": self._watched, "noise"', '"noise"'),),
+        ("tests/run/test_honest_reports.py::test_a_watched_run_stays_not_private_when_it_is_resumed",),
+    ),
+    Mutant(
+        "a run of the caller's oracle says that the library clips",
+        (
+            (
+                "run/run.py",
+                "of_library = type(oracle) in (LinearOracle, CompiledOracle, SurveyOracle)",
+                "of_library = True",
+            ),
+        ),
+        ("tests/run/test_honest_reports.py::test_a_run_states_who_clips",),
     ),
     Mutant(
         "each link to an account is an account",
