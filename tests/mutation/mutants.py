@@ -335,7 +335,7 @@ MUTANTS = (
     ),
     Mutant(
         "facts state a smaller budget than the plan's",
-        (("run/run.py", "if not same or whole.mu < part.mu:", "if False:"),),
+        (("run/preconditions.py", "if not same or whole.mu < part.mu:", "if False:"),),
         ("tests/run/test_honest_reports.py::test_facts_cannot_state_a_smaller_budget_than_the_plan",),
     ),
     Mutant(
@@ -347,7 +347,7 @@ MUTANTS = (
         "a run of the caller's oracle says that the library clips",
         (
             (
-                "run/run.py",
+                "run/preconditions.py",
                 "of_library = type(oracle) in (LinearOracle, CompiledOracle, SurveyOracle)",
                 "of_library = True",
             ),

@@ -12,7 +12,6 @@ were computed elsewhere, and audits watch it (watch.py).
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsco.accounting.account import Account
-from dpsco.clipping import CompiledOracle, LinearOracle, MappedOracle, Oracle, SurveyOracle, linear_oracle
+from dpsco.clipping import MappedOracle, Oracle, linear_oracle
 from dpsco.errors import AccountError, CheckpointError, HorizonError, InvalidArgument
 from dpsco.json_files import canonical
 from dpsco.methods import Surveyed
@@ -36,7 +35,8 @@ from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Portion, Query
 from dpsco.release.ledger import MemoryLedger, open_folder
 from dpsco.release.noise import check_key, derive, new_key
 from dpsco.rows.rechunk import WaitingRows
-from dpsco.run.facts import Clipping, Facts, render
+from dpsco.run.facts import Facts, render
+from dpsco.run.preconditions import check_use, starting_point, true_facts
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Counts, Diagnostics, Model, Result, Round
 from dpsco.run.stage import Stage
@@ -97,11 +97,11 @@ class Run:
     ) -> None:
         if not isinstance(plan, Plan):
             raise InvalidArgument("Expected plan to be a dpsco.Plan.")
-        self.plan, self.facts = plan, _facts(plan, oracle, facts)
+        self.plan, self.facts = plan, true_facts(plan, oracle, facts)
         if start is not None and isinstance(plan.method, Surveyed):
             raise InvalidArgument("The survey decides where the later rounds start. Leave start out.")
-        x0 = _start(plan, start)
-        _check_uses(plan, self.facts, elsewhere=oracle is None, checkpoint=checkpoint)
+        x0 = starting_point(plan, start)
+        check_use(plan, self.facts, elsewhere=oracle is None, checkpoint=checkpoint)
         self._watch = watch_in_force()
         self._seeded = key is not None
         self._watched = self._watch.observer is not None or self._watch.replay is not None
@@ -385,57 +385,6 @@ class Run:
 
     def __repr__(self) -> str:
         return "Run(<secret>)"
-
-
-def _start(plan: Plan, start: ArrayLike | None) -> Array:
-    size = plan.problem.parameters
-    x0 = np.zeros(size) if start is None else np.array(start, dtype=np.float64).ravel()
-    if x0.size != size or not np.all(np.isfinite(x0)):
-        raise InvalidArgument(f"Expected start to be {size} finite numbers, got {x0.size}.")
-    return plan.problem.domain.project(x0)
-
-
-def _facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts:
-    """The facts of a run: those stated, which may claim no more than is true of its plan and oracle."""
-    of_library = type(oracle) in (LinearOracle, CompiledOracle, SurveyOracle)
-    if stated is None:
-        stated = Facts(clipping=Clipping.LIBRARY if of_library else Clipping.CALLER)
-    elif oracle is not None and stated.clipping is Clipping.LIBRARY and not of_library:
-        stated = dataclasses.replace(stated, clipping=Clipping.CALLER)
-    whole, part = stated.budget or plan.budget, plan.budget
-    same = (whole.private, whole.adjacency, whole.records) == (part.private, part.adjacency, part.records)
-    if not same or whole.mu < part.mu:
-        raise InvalidArgument(
-            f"Expected facts.budget (epsilon={whole.epsilon:.6g}) to cover the plan's budget "
-            f"(epsilon={part.epsilon:.6g}): the same adjacency and records, and at least its mu. A report cannot "
-            "promise more than the noise gives."
-        )
-    return stated
-
-
-def _check_uses(plan: Plan, facts: Facts, *, elsewhere: bool, checkpoint: object) -> None:
-    """Refuse what the guarantee of the method does not cover."""
-    method, portions = plan.method, plan.schedule.portions
-    if isinstance(method, Surveyed) and (elsewhere or facts.clipping is not Clipping.LIBRARY):
-        raise InvalidArgument(
-            "A survey maps and clips rows with the library's own oracles, in the process of the run. Plan with "
-            "survey='none' for rows or oracles that are elsewhere."
-        )
-    if method.needs == "convexity" and (elsewhere or facts.clipping is not Clipping.LIBRARY):
-        raise InvalidArgument(
-            f"method={method.name!r} is private for convex losses only, which the library cannot know of an oracle "
-            "that is not its own. Use a method that needs clipping alone."
-        )
-    if elsewhere and portions is not None:
-        raise InvalidArgument(
-            f"method={method.name!r} decides by itself how many rows each round sees, and rows that are elsewhere can "
-            "only be cut into fresh batches of one size. Use dpsco.train on stream(X, y)."
-        )
-    if method.releases == "last iterate" and checkpoint is not None:
-        raise InvalidArgument(
-            f"method={method.name!r} may show its last iterate and nothing before it, and a checkpoint holds the "
-            "releases of every round. Leave checkpoint out."
-        )
 
 
 def _seen(before: Any, after: Any, step: int) -> Round:

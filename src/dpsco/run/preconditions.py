@@ -1,0 +1,69 @@
+"""What is settled before a run reads its first row: where it starts, what it may claim, and which uses it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpsco.clipping import CompiledOracle, LinearOracle, Oracle, SurveyOracle
+from dpsco.errors import InvalidArgument
+from dpsco.methods import Surveyed
+from dpsco.planning.plan import Plan
+from dpsco.query import Array
+from dpsco.run.facts import Clipping, Facts
+
+__all__ = ["check_use", "starting_point", "true_facts"]
+
+
+def starting_point(plan: Plan, start: ArrayLike | None) -> Array:
+    """x_0, projected into the domain; 0 unless given."""
+    size = plan.problem.parameters
+    x0 = np.zeros(size) if start is None else np.array(start, dtype=np.float64).ravel()
+    if x0.size != size or not np.all(np.isfinite(x0)):
+        raise InvalidArgument(f"Expected start to be {size} finite numbers, got {x0.size}.")
+    return plan.problem.domain.project(x0)
+
+
+def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts:
+    """The facts of a run: those stated, which may claim no more than is true of its plan and oracle."""
+    of_library = type(oracle) in (LinearOracle, CompiledOracle, SurveyOracle)
+    if stated is None:
+        stated = Facts(clipping=Clipping.LIBRARY if of_library else Clipping.CALLER)
+    elif oracle is not None and stated.clipping is Clipping.LIBRARY and not of_library:
+        stated = dataclasses.replace(stated, clipping=Clipping.CALLER)
+    whole, part = stated.budget or plan.budget, plan.budget
+    same = (whole.private, whole.adjacency, whole.records) == (part.private, part.adjacency, part.records)
+    if not same or whole.mu < part.mu:
+        raise InvalidArgument(
+            f"Expected facts.budget (epsilon={whole.epsilon:.6g}) to cover the plan's budget "
+            f"(epsilon={part.epsilon:.6g}): the same adjacency and records, and at least its mu. A report cannot "
+            "promise more than the noise gives."
+        )
+    return stated
+
+
+def check_use(plan: Plan, facts: Facts, *, elsewhere: bool, checkpoint: object) -> None:
+    """Refuse what the guarantee of the method does not cover."""
+    method, portions = plan.method, plan.schedule.portions
+    if isinstance(method, Surveyed) and (elsewhere or facts.clipping is not Clipping.LIBRARY):
+        raise InvalidArgument(
+            "A survey maps and clips rows with the library's own oracles, in the process of the run. Plan with "
+            "survey='none' for rows or oracles that are elsewhere."
+        )
+    if method.needs == "convexity" and (elsewhere or facts.clipping is not Clipping.LIBRARY):
+        raise InvalidArgument(
+            f"method={method.name!r} is private for convex losses only, which the library cannot know of an oracle "
+            "that is not its own. Use a method that needs clipping alone."
+        )
+    if elsewhere and portions is not None:
+        raise InvalidArgument(
+            f"method={method.name!r} decides by itself how many rows each round sees, and rows that are elsewhere can "
+            "only be cut into fresh batches of one size. Use dpsco.train on stream(X, y)."
+        )
+    if method.releases == "last iterate" and checkpoint is not None:
+        raise InvalidArgument(
+            f"method={method.name!r} may show its last iterate and nothing before it, and a checkpoint holds the "
+            "releases of every round. Leave checkpoint out."
+        )
