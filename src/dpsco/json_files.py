@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsco.errors import CheckpointError, InvalidArgument
-from dpsco.processes import forget_in_children
+from dpsco.fork_safety import forget_in_children
 
 __all__ = ["canonical", "check_writable", "jsonable", "locked", "read_sealed", "write_atomic", "write_sealed"]
 

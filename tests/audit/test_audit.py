@@ -19,7 +19,7 @@ from dpsco.audit.audit_report import AuditReport
 from dpsco.audit.canaries import Guesses, judged_guesses
 from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
 from dpsco.audit.contract import contract_checks
-from dpsco.audit.forms import Classes, in_form
+from dpsco.audit.input_forms import Classes, in_form
 from dpsco.audit.recording import observe
 from dpsco.audit.replay import replay_check
 from dpsco.audit.subject import classes_of, estimator_subject, plan_subject

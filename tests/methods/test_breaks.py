@@ -15,7 +15,7 @@ import dpsco
 from dpsco import methods
 from dpsco.accounting.poisson import multiplier
 from dpsco.clipping import LinearOracle, PerExample
-from dpsco.clipping.choice import linear_oracle
+from dpsco.clipping.choose_oracle import linear_oracle
 from dpsco.pages.guarantee_in_words import guarantee_in_words
 from dpsco.query import Batch
 from dpsco.run import watching

@@ -21,7 +21,7 @@ from dpsco.accounting import gaussian
 from dpsco.audit.audit_report import Check
 from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
 from dpsco.audit.clock import Clock
-from dpsco.audit.forms import Classes
+from dpsco.audit.input_forms import Classes
 from dpsco.audit.recording import observe
 from dpsco.audit.subject import Ids, Subject, estimator_subject
 from dpsco.errors import DataError

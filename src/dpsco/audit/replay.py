@@ -13,7 +13,7 @@ import numpy as np
 from dpsco.audit.attack_rows import OddRow, odd_rows
 from dpsco.audit.audit_report import Check
 from dpsco.audit.clock import Clock
-from dpsco.audit.forms import ARRAY, forms
+from dpsco.audit.input_forms import ARRAY, forms
 from dpsco.audit.recording import Transcript, observe
 from dpsco.audit.subject import Ids, Subject
 from dpsco.query import Array

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.audit.forms import ARRAY, Classes, in_form
+from dpsco.audit.input_forms import ARRAY, Classes, in_form
 from dpsco.clipping import Oracle, PerExample, linear_oracle
 from dpsco.errors import InvalidArgument
 from dpsco.planning.plan import Plan

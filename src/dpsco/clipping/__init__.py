@@ -1,6 +1,6 @@
 """Oracles: rows in, one clipped sum out."""
 
-from dpsco.clipping.choice import linear_oracle
+from dpsco.clipping.choose_oracle import linear_oracle
 from dpsco.clipping.compiled import CompiledOracle
 from dpsco.clipping.linear import LinearOracle
 from dpsco.clipping.oracle import Oracle

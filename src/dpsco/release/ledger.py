@@ -24,8 +24,8 @@ from typing import Any, BinaryIO, NoReturn, Protocol
 import numpy as np
 
 from dpsco.errors import CheckpointError, LedgerError
+from dpsco.fork_safety import forget_in_children
 from dpsco.json_files import canonical, locked, read_sealed, write_atomic, write_sealed
-from dpsco.processes import forget_in_children
 from dpsco.query import Array
 from dpsco.release.noise import derive, normals
 

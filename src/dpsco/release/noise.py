@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import InvalidArgument, LedgerError
+from dpsco.fork_safety import forget_in_children
 from dpsco.parallel import for_each
-from dpsco.processes import forget_in_children
 from dpsco.query import Array
 
 __all__ = [

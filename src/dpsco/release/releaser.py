@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import DataError, HorizonError, LedgerError
-from dpsco.processes import forget_in_children
+from dpsco.fork_safety import forget_in_children
 from dpsco.query import _BY_RELEASE, Array, Clipped, Query, Released, to_grid
 from dpsco.release.calibration import Calibration, Uneven
 from dpsco.release.ledger import Ledger
