@@ -51,14 +51,9 @@ def number(cell: Any) -> float:
     >>> number(3), number(" 2.5 "), number(True), number("x"), number(10**400), number(1 + 0j)
     (3.0, 2.5, 1.0, nan, nan, 1.0)
     """
-    if isinstance(cell, (np.datetime64, np.timedelta64)):
-        return _MISSING
-    if isinstance(cell, np.ndarray) and cell.ndim == 0:
-        cell = cell[()]
-    if isinstance(cell, np.generic):
-        cell = cell.item() if not isinstance(cell, np.longdouble) else float(cell)
-    if isinstance(cell, float):
+    if type(cell) is float:
         return cell
+    cell = _scalar(cell)
     try:
         if isinstance(cell, (int, Decimal, numbers.Real)):
             return float(cell)
@@ -69,9 +64,33 @@ def number(cell: Any) -> float:
         if isinstance(cell, str):
             text = cell.strip()
             return float(text) if _IS_NUMBER.match(text) else _MISSING
-    except (OverflowError, ValueError):
+    except Exception:  # beyond float64, no text, or whatever an object raises about itself: it holds no number
         pass
     return _MISSING
+
+
+def _scalar(cell: Any) -> Any:
+    """Return a scalar of NumPy, or an array of one number and no axis of any package, as a Python object.
+
+    None stands for a masked cell, a date and an array that cannot be read.
+    """
+    if isinstance(cell, (bool, int, float, str, bytes)) or cell is None or cell is np.ma.masked:
+        return None if cell is np.ma.masked else cell
+    try:
+        if not isinstance(cell, np.generic) and hasattr(cell, "__array__"):
+            array = np.ma.filled(cell.astype(object), None) if np.ma.isMaskedArray(cell) else np.asarray(cell)
+            if array.ndim == 0:
+                cell = array[()]
+        if isinstance(cell, (np.datetime64, np.timedelta64)):
+            return None
+        with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+            if isinstance(cell, np.longdouble):
+                return float(cell)
+            if isinstance(cell, np.clongdouble):
+                return complex(cell)
+        return cell.item() if isinstance(cell, np.generic) else cell
+    except Exception:  # whatever an object raises about itself, it holds nothing
+        return None
 
 
 def canonical_text(value: Any) -> str:
@@ -97,12 +116,7 @@ def label_text(cell: Any) -> str:
     >>> label_text(np.int64(1)), label_text(b"yes"), label_text(float("nan")), label_text(None)
     ('1', 'yes', '', '')
     """
-    if isinstance(cell, (np.datetime64, np.timedelta64)):
-        return ""
-    if isinstance(cell, np.ndarray) and cell.ndim == 0:
-        cell = cell[()]
-    if isinstance(cell, np.generic):
-        cell = cell.item()
+    cell = _scalar(cell)
     if isinstance(cell, bytes):
         try:
             cell = cell.decode()
@@ -128,8 +142,7 @@ def id_text(cell: Any) -> str:
     >>> id_text(7), id_text(np.float32(7)), id_text("7"), id_text(2**60 + 1), id_text(0.5), id_text(None)
     ('7', '7', '7', '1152921504606846977', '', '')
     """
-    if isinstance(cell, np.generic) and not isinstance(cell, (np.datetime64, np.timedelta64)):
-        cell = cell.item()
+    cell = _scalar(cell)
     if isinstance(cell, complex) and cell.imag == 0:  # one complex cell makes a whole column complex
         cell = cell.real
     if isinstance(cell, float) and not (cell.is_integer() and abs(cell) < _EXACT):

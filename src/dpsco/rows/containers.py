@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dpsco.errors import DataError
 from dpsco.query import Array
-from dpsco.rows.cells import id_text, label_text, number
+from dpsco.rows.cells import id_text, label_text
+from dpsco.rows.lists import cells_numbers, listed, rows_numbers
 
 __all__ = [
     "as_array",
@@ -55,9 +56,10 @@ def column_numbers(column: Any) -> Array:
     """Return a column as float64, NaN where a cell holds no number."""
     if is_frame(column):
         column = _columns(column)[0]
+    column = listed(column)
     if (known := _array(column)) is not None:
         return _real(known)
-    return _from_cells(column_cells(column))
+    return cells_numbers(column_cells(column))
 
 
 def column_texts(column: Any, of: str = "label") -> tuple[list[str], NDArray[np.int64]]:
@@ -83,6 +85,7 @@ def column_cells(column: Any) -> list[Any]:
     """Return the cells of a column as Python objects."""
     if is_frame(column):
         column = _columns(column)[0]
+    column = listed(column)
     if isinstance(column, (list, tuple)):
         return list(column)
     if isinstance(column, np.ma.MaskedArray):
@@ -106,24 +109,26 @@ def table_numbers(data: Any, width: int) -> Array:
         If a table or a two-dimensional array has another number of columns, or ``data`` is no table: facts about the
         container, which no row decides.
     """
+    data = listed(data)
     if is_frame(data):
         return _frame(data, width)
     if isinstance(data, (list, tuple)):
-        return _row_list(data, width)
+        return rows_numbers(data, width)
     array = as_array(data)
     if array.ndim == 1 and array.dtype == object:
-        return _row_list(array, width)
+        return rows_numbers(list(array), width)
     if array.ndim != 2:
         raise DataError(f"Expected X to have shape (rows, features), got {array.ndim} dimensions. Reshape your data.")
     if array.shape[1] != width:
         raise DataError(width_message(array.shape[1], width))
-    if isinstance(array, np.ma.MaskedArray):
-        return np.ma.filled(array.astype(np.float64), np.nan) if array.dtype.kind in _REAL else _grid(array.tolist())
+    if isinstance(array, np.ma.MaskedArray) and array.dtype.kind in _REAL:
+        with np.errstate(all="ignore"):
+            return np.ma.filled(array.astype(np.float64), np.nan)
     if array.dtype.kind in _REAL:
         return _real(array)
     if array.dtype.kind in "mM":
         return np.full(array.shape, np.nan)
-    return _row_list(array.tolist(), width)
+    return rows_numbers(array.tolist(), width)
 
 
 def width_message(got: int, wanted: int) -> str:
@@ -147,46 +152,6 @@ def _columns(frame: Any) -> list[Any]:
     if hasattr(frame, "get_columns"):  # polars
         return list(frame.get_columns())
     return list(frame.columns)  # Arrow
-
-
-def _row_list(rows: Any, width: int) -> Array:
-    try:
-        array = np.asarray(rows)
-        if array.dtype.kind in _REAL and array.shape == (len(rows), width):
-            return _real(array)
-    except (ValueError, TypeError, OverflowError, RuntimeError):
-        pass
-    return _grid([_row(row, width) for row in rows], width)
-
-
-def _row(row: Any, width: int) -> list[float]:
-    """One row, all NaN if it is not a row of ``width`` cells."""
-    if not isinstance(row, (list, tuple)):
-        try:
-            array = np.asarray(row) if hasattr(row, "__array__") or hasattr(row, "__array_interface__") else None
-        except Exception:  # whatever an object raises about itself, it is not a row
-            array = None
-        if array is None or array.ndim != 1:
-            return [np.nan] * width
-        row = list(array) if array.dtype.kind in "mM" else array.tolist()
-    return [number(cell) for cell in row] if len(row) == width else [np.nan] * width
-
-
-def _grid(rows: list[Any], width: int | None = None) -> Array:
-    if width is None:
-        rows = [[number(cell) for cell in row] for row in rows]
-        return np.array(rows, dtype=np.float64)
-    return np.array(rows, dtype=np.float64).reshape(len(rows), width)
-
-
-def _from_cells(cells: list[Any]) -> Array:
-    try:
-        array = np.asarray(cells)
-        if array.dtype.kind in _REAL and array.ndim == 1:
-            return _real(array)
-    except (ValueError, TypeError, OverflowError, RuntimeError):
-        pass
-    return np.array([number(cell) for cell in cells], dtype=np.float64)
 
 
 def _real(array: NDArray[Any]) -> Array:

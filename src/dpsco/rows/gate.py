@@ -45,6 +45,7 @@ from dpsco.rows.containers import (
     width_message,
 )
 from dpsco.rows.csr import CsrRows, is_sparse
+from dpsco.rows.lists import listed
 
 __all__ = [
     "Declared",
@@ -129,6 +130,7 @@ def container(data: Any) -> Any:
     """Return ``data`` if it is a list of rows, a table or an array; sparse rows as ``CsrRows``, others as an array."""
     if is_sparse(data):
         return CsrRows.of(data)
+    data = listed(data)
     return data if is_rows(data) or is_frame(data) else as_array(data)
 
 
