@@ -9,11 +9,14 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from tests.rows.test_one_odd_row import plan_of, typed
 
+import dpsco
 from dpsco import stream
 from dpsco.rows.containers import column_numbers, column_texts, table_numbers
+from dpsco.rows.row_norm import unit_rows
 
 RNG = np.random.default_rng(1)
 X = RNG.standard_normal((60, 3))
@@ -122,3 +125,109 @@ def test_one_odd_label_leaves_every_other_label_of_a_list_of_scalars(package: st
 def test_whole_numbers_beyond_64_bits_are_rounded_once() -> None:
     rows = [[2**70 + 2**17 + 1, 5 * 2**67 + 1, 2**71 - k] for k in range(60)]
     same_but_one(table_numbers(rows, 3), table_numbers(replaced(rows, [np.longdouble(1), None, 1]), 3))
+
+
+# --- columns of tables ----------------------------------------------------------------------------------
+
+BAD_TEXT = b"\xff\xfesecret"
+
+
+def utf8(odd: bytes) -> Any:
+    pa = pytest.importorskip("pyarrow")
+    return pa.array(replaced([str(x).encode() for x in X[:, 0].tolist()], odd), pa.binary()).view(pa.string())
+
+
+def as_dictionary(column: Any) -> Any:
+    pa = pytest.importorskip("pyarrow")
+    return pa.DictionaryArray.from_arrays(pa.array(range(len(column))), column)
+
+
+def as_arrow_series(column: Any) -> Any:
+    pa = pytest.importorskip("pyarrow")
+    return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([column])))
+
+
+TEXT_COLUMNS: dict[str, Any] = {
+    "Arrow": lambda column: column,
+    "Arrow dictionary": as_dictionary,
+    "pandas of Arrow": as_arrow_series,
+    "pandas text": lambda column: as_arrow_series(column).astype("string[pyarrow]"),
+    "pandas of an Arrow dictionary": lambda column: as_arrow_series(as_dictionary(column)),
+}
+
+
+@pytest.mark.parametrize("kind", TEXT_COLUMNS)
+def test_one_cell_that_is_not_utf8_is_missing_by_itself_in_every_table(kind: str) -> None:
+    try:
+        one, two = TEXT_COLUMNS[kind](utf8(b"0.25")), TEXT_COLUMNS[kind](utf8(BAD_TEXT))
+    except UnicodeDecodeError:
+        pytest.skip("pandas does not hold such a cell")
+    same_but_one(column_numbers(one), column_numbers(two))
+    texts, codes = column_texts(two, of="id")
+    assert texts[codes[ODD_PLACE]] == ""
+    assert len(set(texts)) == 60
+
+
+def test_one_nested_cell_that_is_not_utf8_stops_nothing() -> None:
+    pa = pytest.importorskip("pyarrow")
+    nested = pa.ListArray.from_arrays(pa.array(range(61), pa.int32()), utf8(BAD_TEXT))
+    assert np.all(np.isnan(column_numbers(nested)))
+    assert np.all(np.isnan(column_numbers(pa.StructArray.from_arrays([utf8(BAD_TEXT)], ["f"]))))
+
+
+@pytest.mark.parametrize("far", [1, 10**15, 2**62])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_one_time_outside_the_range_of_python_stops_nothing(unit: str, far: int) -> None:
+    pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    cells = replaced([0] * 60, far)
+    columns = [
+        pa.array(cells, pa.timestamp(unit)),
+        pa.array(cells, pa.duration(unit)),
+        pa.array(replaced([0] * 60, min(far, 2**30)), pa.date32()),
+        as_arrow_series(pa.array(cells, pa.timestamp(unit))),
+        pd.Series(np.array(cells).astype(f"M8[{unit}]")),
+        pd.Series(np.array(cells).astype(f"m8[{unit}]")),
+    ]
+    if unit != "s":
+        columns += [pl.Series(cells).cast(pl.Datetime(unit)), pl.Series(cells).cast(pl.Duration(unit))]
+    columns.append(pl.Series(replaced([0] * 60, min(far, 2**30)), dtype=pl.Int32).cast(pl.Date))
+    for column in columns:
+        assert np.all(np.isnan(column_numbers(column)))
+        assert column_texts(column)[0] == [""]
+
+
+def test_a_polars_column_of_128_bits_is_read_cell_by_cell() -> None:
+    pl = pytest.importorskip("polars")
+    whole = column_numbers(pl.Series([1] * 60, dtype=pl.Int128))
+    same_but_one(whole, column_numbers(pl.Series(replaced([1] * 60, None), dtype=pl.Int128)))
+
+
+# --- sparse rows ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["snowball-sgd", "phased-sgd", "phased-erm"])
+@pytest.mark.parametrize("outside", [10**6, -1])
+def test_a_sparse_row_with_a_column_outside_the_width_is_a_zero_row(method: str, outside: int) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    rows = np.random.default_rng(3).standard_normal((400, 3)) / 3
+    labels = np.arange(400) % 2
+    odd, gone = sparse.csr_matrix(rows), rows.copy()
+    odd.indices = odd.indices.copy()
+    odd.indices[odd.indptr[ODD_PLACE]] = outside
+    gone[ODD_PLACE] = np.nan
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), dimension=3)
+    plan = dpsco.plan(problem, n=400, budget=dpsco.Budget(2.0, 1e-5), method=method)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one, two = (
+            dpsco.train(plan, stream(x, labels, non_finite="zero"), key=bytes(32)).model.coef for x in (odd, gone)
+        )
+    assert one.tobytes() == two.tobytes()
+
+
+def test_the_length_of_a_row_is_one_number_in_a_chunk_of_one_row_and_of_many() -> None:
+    rows = np.random.default_rng(5).standard_normal((50, 60)).astype(np.float32)
+    for order in "CF":
+        many = unit_rows(np.array(rows, order=order), 0.5)
+        alone = np.vstack([unit_rows(np.array(rows[k : k + 1], order=order), 0.5) for k in range(50)])
+        assert many.tobytes() == alone.tobytes()

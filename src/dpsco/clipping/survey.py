@@ -179,12 +179,4 @@ def dense(features: Any) -> NDArray[Any]:
     """Rows as a dense array; a stored place outside the matrix makes its row unusable."""
     if not is_sparse(features):
         return np.asarray(features)
-    rows = CsrRows.of(features)
-    table = np.zeros(rows.shape)
-    own = slice(rows.indptr[0], rows.indptr[-1])
-    at = np.repeat(np.arange(len(rows)), np.diff(rows.indptr))
-    column, value = rows.indices[own].astype(np.int64), rows.data[own].astype(np.float64)
-    outside = (column < 0) | (column >= rows.shape[1])
-    np.add.at(table, (at[~outside], column[~outside]), value[~outside])
-    table[at[outside]] = math.nan
-    return table
+    return CsrRows.of(features).dense()

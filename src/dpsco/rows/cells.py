@@ -65,7 +65,7 @@ def number(cell: Any) -> float:
             text = cell.strip()
             return float(text) if _IS_NUMBER.match(text) else _MISSING
     except Exception:  # beyond float64, no text, or whatever an object raises about itself: it holds no number
-        pass
+        return _MISSING
     return _MISSING
 
 

@@ -94,8 +94,8 @@ def column_cells(column: Any) -> list[Any]:
         from dpsco.rows.readers.arrow import arrow_cells
 
         return arrow_cells(column)
-    if hasattr(column, "to_list"):  # pandas, polars
-        return list(column.to_list())
+    if hasattr(column, "to_list") or hasattr(column, "_from_sequence"):  # pandas, polars; an array of pandas
+        return _series_cells(column)
     array = np.asarray(column)
     return list(array.reshape(-1)) if array.dtype.kind in "mM" else list(array.reshape(-1).tolist())
 
@@ -144,6 +144,29 @@ def _frame(frame: Any, width: int) -> Array:
     for place, column in enumerate(columns):
         out[:, place] = column_numbers(column)
     return out
+
+
+def _series_cells(column: Any) -> list[Any]:
+    """Return the cells of a pandas or polars column, None where its type holds neither numbers nor text.
+
+    The type decides, never a cell: a time may lie outside Python's range, and text need not be UTF-8.
+    """
+    kind, length = column.dtype, len(column)
+    if hasattr(kind, "is_temporal"):  # polars
+        return [None] * length if kind.is_temporal() or kind.is_nested() else list(column.to_list())
+    name = type(kind).__name__
+    if (getattr(kind, "kind", "O") in "mM" and name != "ArrowDtype") or name in ("PeriodDtype", "IntervalDtype"):
+        return [None] * length
+    if name == "CategoricalDtype":
+        known = [*column_cells(kind.categories.to_series()), None]  # code -1 finds the last
+        held = column.array if hasattr(column, "array") else column
+        return [known[code] for code in held.codes.tolist()]
+    if name == "ArrowDtype" or getattr(kind, "storage", "") == "pyarrow":
+        from dpsco.rows.readers.arrow import arrow_cells
+
+        held = column.array if hasattr(column, "array") else column
+        return arrow_cells(held.__arrow_array__())
+    return list(column.to_list() if hasattr(column, "to_list") else column.tolist())
 
 
 def _columns(frame: Any) -> list[Any]:
@@ -202,6 +225,8 @@ def _array(column: Any) -> NDArray[Any] | None:
             return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
         return None
     if hasattr(column, "to_list") and kind is not None:  # polars
+        if not hasattr(kind, "is_temporal") or kind.__class__.__name__ in ("Int128", "UInt128", "Decimal"):
+            return None
         if not (kind.is_integer() or kind.is_float()):
             return None
         return np.asarray(column.to_numpy())

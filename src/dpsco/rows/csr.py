@@ -104,9 +104,8 @@ class CsrRows:
             start, stop, _ = rows.indices(len(self))
             return CsrRows(self.data, self.indices, self.indptr[start : max(start, stop) + 1], self.shape[1])
         if np.ndim(rows) == 0:
-            dense, own = np.zeros(self.shape[1]), slice(self.indptr[rows], self.indptr[rows + 1])
-            np.add.at(dense, self.indices[own], self.data[own])
-            return dense
+            place = range(len(self))[rows]
+            return self[place : place + 1].dense()[0]
         counts = np.diff(self.indptr)[rows]
         indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         picked = np.repeat(np.asarray(self.indptr[:-1])[rows] - indptr[:-1], counts) + np.arange(indptr[-1])

@@ -4,8 +4,8 @@
     cells   number of cell i = number(cell i)   cells.py
 
 Guarantee: no row and no cell decides how another is read. A list is converted at once only if every cell has one of the
-types of ``_AT_ONCE``; NumPy then converts each cell by itself to the float64 that ``number`` returns. One cell of another
-type sends the list to the rule per row, which returns the same numbers for every other row.
+types of ``_AT_ONCE``; NumPy then converts each cell by itself to the float64 that ``number`` returns. One cell of
+another type sends the list to the rule per row, which returns the same numbers for every other row.
 """
 
 from __future__ import annotations

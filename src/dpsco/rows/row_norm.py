@@ -35,11 +35,11 @@ def unit_rows(rows: Any, feature_norm: float, *, in_place: bool = False) -> Any:
             return matrix
         if rows.dtype == np.float16:  # squares of numbers beyond 255 leave its range
             rows = rows.astype(np.float32)
+        if not rows.flags.c_contiguous:  # one order of adding, whatever the number of rows in the chunk
+            rows, in_place = _turned(rows), rows.dtype.kind == "f"
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         longest = np.maximum(norms, np.asarray(feature_norm, dtype=norms.dtype))
-        if rows.flags.c_contiguous:
-            return np.divide(rows, longest[:, None], out=rows if in_place else None)
-        return _turned(rows, longest)
+        return np.divide(rows, longest[:, None], out=rows if in_place else None)
 
 
 def _unit_values(rows: Any, feature_norm: float) -> NDArray[Any]:
@@ -54,18 +54,18 @@ def _unit_values(rows: Any, feature_norm: float) -> NDArray[Any]:
     return (rows.data / np.repeat(np.maximum(norms, feature_norm), stored)).astype(rows.data.dtype)
 
 
-def _turned(rows: NDArray[Any], divisors: NDArray[Any]) -> NDArray[Any]:
-    """``rows / divisors[:, None]`` in C order for a matrix that lies column by column.
+def _turned(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return a matrix that lies column by column in C order, a copy.
 
-    Scaled as it lies, then turned, a strip at a time so that the strip stays in the cache; its lines are longer than
-    they need be, because columns a power of two apart would push one another out: together eight times faster.
+    A strip at a time, so that the strip stays in the cache; its lines are longer than they need be, because columns a
+    power of two apart would push one another out.
     """
-    out = np.empty(rows.shape, dtype=divisors.dtype)
+    out = np.empty(rows.shape, dtype=rows.dtype)
     height = max(64, _STRIP_BYTES // (out.itemsize * max(1, rows.shape[1])))
-    strip = np.empty((rows.shape[1], height + 16), dtype=divisors.dtype)
+    strip = np.empty((rows.shape[1], height + 16), dtype=rows.dtype)
     for start in range(0, len(rows), height):
         part = slice(start, min(start + height, len(rows)))
-        scaled = strip[:, : part.stop - start]
-        np.divide(rows[part].T, divisors[part], out=scaled)
-        out[part] = scaled.T
+        lines = strip[:, : part.stop - start]
+        lines[...] = rows[part].T
+        out[part] = lines.T
     return out

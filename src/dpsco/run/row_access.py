@@ -159,8 +159,7 @@ def _within(chunks: Any, feature_norm: float) -> Iterator[Chunk]:
     """Dense chunks in float64 with rows longer than ``feature_norm`` shortened to it; a row depends on itself alone."""
     for features, labels in chunks:
         if is_sparse(features):
-            rows = CsrRows.of(features)
-            features = np.stack([rows[i] for i in range(len(labels))]) if len(labels) else np.zeros((0, rows.shape[1]))
+            features = CsrRows.of(features).dense()
         a = np.array(features, dtype=np.float64)
         lengths = row_norms(a)
         with np.errstate(all="ignore"):

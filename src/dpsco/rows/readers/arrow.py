@@ -220,8 +220,16 @@ def arrow_real(column: Any) -> Array | None:
 
 
 def arrow_cells(column: Any) -> list[Any]:
-    """Return the cells of a column in memory; None for text that is not UTF-8."""
-    return _texts(_whole(column))
+    """Return the cells of a column in memory; None for text that is not UTF-8.
+
+    All are None if the type holds neither numbers nor text: a time may lie outside Python's range.
+    """
+    types, whole = arrow("pyarrow").types, _whole(column)
+    if types.is_dictionary(whole.type):
+        whole = whole.dictionary_decode()
+    kind = whole.type
+    known = _is_number(kind) or _is_any_text(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+    return _texts(whole) if known else [None] * len(whole)
 
 
 def _whole(column: Any) -> Any:
@@ -242,11 +250,12 @@ def arrow_text(column: Any) -> Coded:
 def _texts(column: Any) -> list[Any]:
     """Return the cells of a column, None for text that is not UTF-8: it neither stops a run nor is printed."""
     pa = arrow("pyarrow")
+    if not _is_any_text(column.type):
+        return list(column.to_pylist())
     try:
         return list(column.to_pylist())
     except UnicodeDecodeError:
-        wide = pa.types.is_large_string(column.type)
-        return [_decoded(cell) for cell in column.cast(pa.large_binary() if wide else pa.binary()).to_pylist()]
+        return [_decoded(cell) for cell in column.cast(pa.large_binary()).to_pylist()]
 
 
 def _decoded(cell: bytes | None) -> str | None:
@@ -254,6 +263,11 @@ def _decoded(cell: bytes | None) -> str | None:
         return None if cell is None else cell.decode()
     except UnicodeDecodeError:
         return None
+
+
+def _is_any_text(kind: Any) -> bool:
+    types = arrow("pyarrow").types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _is_number(kind: Any) -> bool:
