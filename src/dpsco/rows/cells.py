@@ -1,8 +1,9 @@
 """One cell: as a number, as a text, as an id. Each rule looks at that cell alone.
 
 A text is a number if it is written as ``-12``, ``3.5``, ``.5`` or ``1e-6``: up to 25 digits on either side of the
-point, two in the exponent, blanks around it ignored. Any other text (``nan``, ``1,000``, nothing) is missing. The rule
-is one regular expression that every reader shares, so a cell means the same in every container.
+point, three in the exponent, blanks around it ignored. ``True`` and ``False`` are 1 and 0: NumPy writes booleans so
+where one cell is text. Any other text (``nan``, ``1,000``, nothing) is missing. The rule is one regular expression that
+every reader shares, so a cell means the same in every container.
 """
 
 from __future__ import annotations
@@ -19,10 +20,21 @@ from numpy.typing import NDArray
 
 from dpsco.query import Array
 
-__all__ = ["NUMBER", "Coded", "canonical_text", "coded", "id_text", "label_text", "number", "numbers_from_text"]
+__all__ = [
+    "BOOLEANS",
+    "NUMBER",
+    "Coded",
+    "canonical_text",
+    "coded",
+    "id_text",
+    "label_text",
+    "number",
+    "numbers_from_text",
+]
 
-NUMBER = r"^-?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,2})?$"
+NUMBER = r"^-?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,3})?$"
 _IS_NUMBER = re.compile(NUMBER)
+BOOLEANS = {"True": 1, "False": 0}
 _EXACT = 2.0**53
 _MISSING = float("nan")
 
@@ -63,7 +75,7 @@ def number(cell: Any) -> float:
             cell = cell.decode()
         if isinstance(cell, str):
             text = cell.strip()
-            return float(text) if _IS_NUMBER.match(text) else _MISSING
+            return float(text) if _IS_NUMBER.match(text) else float(BOOLEANS.get(text, _MISSING))
     except Exception:  # beyond float64, no text, or whatever an object raises about itself: it holds no number
         return _MISSING
     return _MISSING
@@ -103,6 +115,8 @@ def canonical_text(value: Any) -> str:
     """
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
+    if isinstance(value, Decimal):
+        value = str(value)
     text = value.strip() if isinstance(value, str) else repr(value.item() if isinstance(value, np.generic) else value)
     if not _IS_NUMBER.match(text):
         return text
@@ -129,7 +143,7 @@ def label_text(cell: Any) -> str:
     if not isinstance(cell, (str, bool, int, float)) or cell != cell:
         return ""
     try:
-        return canonical_text(cell)
+        return canonical_text(BOOLEANS.get(cell.strip(), cell) if isinstance(cell, str) else cell)
     except ValueError:  # a whole number too long to be written
         return ""
 

@@ -25,8 +25,10 @@ __all__ = [
     "column_length",
     "column_numbers",
     "column_texts",
+    "id_message",
     "is_frame",
     "is_rows",
+    "refuse_times",
     "table_numbers",
     "width_message",
 ]
@@ -56,7 +58,7 @@ def column_numbers(column: Any) -> Array:
     """Return a column as float64, NaN where a cell holds no number."""
     if is_frame(column):
         column = _columns(column)[0]
-    column = listed(column)
+    refuse_times(column := listed(column))
     if (known := _array(column)) is not None:
         return _real(known)
     return cells_numbers(column_cells(column))
@@ -66,10 +68,18 @@ def column_texts(column: Any, of: str = "label") -> tuple[list[str], NDArray[np.
     """Return the different texts of a column and the position of each cell's; text "" stands for a missing cell.
 
     ``of="id"`` reads ids, ``of="label"`` labels: cells.py says how they differ.
+
+    Raises
+    ------
+    DataError
+        If ids have a type of floating point, which several ids share beyond 2^53, or an array a type of times.
     """
     rule: Callable[[Any], str] = id_text if of == "id" else label_text
     if is_frame(column):
         column = _columns(column)[0]
+    refuse_times(column := listed(column))
+    if of == "id" and (kind := _rounded_kind(column)):
+        raise DataError(id_message("The column of ids", kind))
     known = _plain(column)
     if known is not None:  # a rule per different value
         values, codes = np.unique(known, return_inverse=True)
@@ -97,7 +107,8 @@ def column_cells(column: Any) -> list[Any]:
     if hasattr(column, "to_list") or hasattr(column, "_from_sequence"):  # pandas, polars; an array of pandas
         return _series_cells(column)
     array = np.asarray(column)
-    return list(array.reshape(-1)) if array.dtype.kind in "mM" else list(array.reshape(-1).tolist())
+    refuse_times(array)
+    return list(array.reshape(-1).tolist())
 
 
 def table_numbers(data: Any, width: int) -> Array:
@@ -126,14 +137,49 @@ def table_numbers(data: Any, width: int) -> Array:
             return np.ma.filled(array.astype(np.float64), np.nan)
     if array.dtype.kind in _REAL:
         return _real(array)
-    if array.dtype.kind in "mM":
-        return np.full(array.shape, np.nan)
+    refuse_times(array)
     return rows_numbers(array.tolist(), width)
 
 
 def width_message(got: int, wanted: int) -> str:
     """Return the text of the error about a table of another width."""
     return f"Expected rows of {wanted} features (problem.dimension={wanted}), got {got}. Fix the data or the problem."
+
+
+def id_message(what: str, kind: str) -> str:
+    """Return the text of the error about ids in floating point."""
+    return (
+        f"{what} has the type {kind}: beyond 2^53 several ids share one such number, so rows of different people could "
+        "not be told apart. (pandas makes int64 into float64 where one id is missing.) Pass text, nullable Int64, "
+        "Arrow integers or a list of ids."
+    )
+
+
+def refuse_times(column: Any) -> None:
+    """Raise ``DataError`` if ``column`` is a NumPy array of times: its type says that it holds no number."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "mM":
+        raise DataError(
+            f"Got an array of the type {column.dtype.name}, which holds times. Expected numbers: convert it, or leave "
+            "it out. (NumPy makes whole numbers into timedelta64 where one of them is NaT: pass a list of rows.)"
+        )
+
+
+def _rounded_kind(column: Any) -> str | None:
+    """Return the name of the column's type if it is one of floating point, else None."""
+    kind = getattr(column, "dtype", None)
+    if hasattr(column, "to_pylist"):
+        from dpsco.rows.readers.arrow import arrow
+
+        own = column.type
+        return str(own) if arrow("pyarrow").types.is_floating(getattr(own, "value_type", own)) else None
+    if kind is None:
+        return None
+    categories = getattr(kind, "categories", None)
+    if categories is not None and hasattr(categories, "dtype"):
+        kind = categories.dtype
+    polars = hasattr(kind, "is_temporal") and kind.is_float()
+    other = not hasattr(kind, "kind") and "float" in str(kind)  # PyTorch
+    return str(kind) if polars or other or getattr(kind, "kind", "O") in "fc" else None
 
 
 def _frame(frame: Any, width: int) -> Array:

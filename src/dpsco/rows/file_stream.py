@@ -21,7 +21,7 @@ import numpy as np
 
 from dpsco.errors import DataError, InvalidArgument, positive, positive_integer
 from dpsco.query import Array
-from dpsco.rows.cells import Coded, coded
+from dpsco.rows.cells import Coded, coded, label_text
 from dpsco.rows.containers import column_numbers, column_texts
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.gate import Declared, admit
@@ -75,7 +75,9 @@ class Labels:
             with np.errstate(all="ignore"):  # a warning that depends on a row is an output
                 return np.clip(column_numbers(column) / self.bound, -1.0, 1.0)
         texts, codes = (column.values, column.codes) if isinstance(column, Coded) else column_texts(column)
-        places = {name: place for place, name in enumerate(self.classes or ())}
+        named = self.classes or ()
+        places = {label_text(name): place for place, name in enumerate(named)}
+        places |= {name: place for place, name in enumerate(named)}
         table = np.array([*(places.get(text, np.nan) for text in texts), np.nan])
         return np.asarray(table[codes])
 
@@ -207,6 +209,8 @@ class FileRows:
         form = RowForm(self._labels, columns, self._norm)
         cap = None if self._limit is None else ContributionCap(self._limit)
         units = () if self._unit is None else (self._unit,)
+        for name in units:
+            source.refuse_ids(name)
         for table in source.read(form.numbers, (*form.texts, *units)):
             features, targets = form.encode(table)
             if cap is not None:

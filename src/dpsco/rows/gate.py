@@ -41,6 +41,7 @@ from dpsco.rows.containers import (
     column_numbers,
     is_frame,
     is_rows,
+    refuse_times,
     table_numbers,
     width_message,
 )
@@ -163,6 +164,7 @@ def admit(data: Any, declared: Declared) -> Any:
             raise DataError(width_message(data.shape[1], declared.width))
         if not isinstance(data, (np.ma.MaskedArray, np.matrix)) and data.strides[1] == data.itemsize:
             return data
+    refuse_times(data)
     if is_frame(data):
         data = table_numbers(data, declared.width)
     return GatedRows(data, declared)
@@ -178,6 +180,7 @@ def admit_labels(labels: Any, rows: int) -> Any:
     """
     if labels is None:
         return np.zeros(rows)
+    refuse_times(labels)
     if isinstance(labels, np.ndarray) or (is_frame(labels) and not isinstance(labels, (list, tuple))):
         shape = labels.shape
         if len(shape) > 2 or len(shape) == 0 or (len(shape) == 2 and shape[1] != 1):

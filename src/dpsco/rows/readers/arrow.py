@@ -11,9 +11,9 @@ import numpy as np
 
 from dpsco.errors import DataError
 from dpsco.query import Array
-from dpsco.rows.cells import NUMBER, Coded, coded
+from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, coded
 from dpsco.rows.readers.remote import RemoteFile
-from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
+from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, id_message, missing_columns
 
 __all__ = ["ArrowSource", "ParquetSource", "arrow_cells", "arrow_numbers", "arrow_real", "arrow_table", "arrow_text"]
 
@@ -45,6 +45,15 @@ class _Files(TableSource):
         for path in self._paths:
             for batch in self._guarded(path, wanted):
                 yield arrow_table(batch, numbers, texts)
+
+    def refuse_ids(self, name: str) -> None:
+        """Raise ``DataError`` if the column ``name`` of a file cannot hold ids by its type."""
+        for path in self._paths:
+            schema = self._schema(path)
+            missing_columns(path, (name,), schema.names)
+            kind = schema.field(name).type
+            if arrow("pyarrow").types.is_floating(getattr(kind, "value_type", kind)):
+                raise DataError(id_message(f"The column {name!r} of {path.name!r}", str(kind)))
 
     @classmethod
     def _guarded(cls, path: Any, wanted: list[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
@@ -207,6 +216,8 @@ def arrow_numbers(column: Any) -> Array:
             column = pc.utf8_trim_whitespace(column)
         except pa.ArrowInvalid:
             column = pc.utf8_trim_whitespace(pa.array(_texts(column), column.type))
+        for word, value in BOOLEANS.items():
+            column = pc.if_else(pc.equal(column, word), pa.scalar(str(value), column.type), column)
         is_number = pc.match_substring_regex(column, NUMBER)
         column = pc.if_else(is_number, column, pa.scalar(None, column.type))
     return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)

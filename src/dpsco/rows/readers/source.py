@@ -10,8 +10,9 @@ from typing import Any, NoReturn, Protocol
 from dpsco.errors import DataError, ExtraMissing
 from dpsco.query import Array
 from dpsco.rows.cells import Coded
+from dpsco.rows.containers import id_message
 
-__all__ = ["MatrixSource", "Named", "Table", "TableSource", "arrow", "damaged", "missing_columns"]
+__all__ = ["MatrixSource", "Named", "Table", "TableSource", "arrow", "damaged", "id_message", "missing_columns"]
 
 Table = Mapping[str, Array | Coded]
 
@@ -30,6 +31,9 @@ class TableSource:
     def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
         """Yield some columns as numbers (NaN where missing) and others as text; rows in order."""
         raise NotImplementedError
+
+    def refuse_ids(self, name: str) -> None:
+        """Raise ``DataError`` if the column ``name`` cannot hold ids by its type; text can."""
 
     def count(self) -> int:
         """Return the number of rows."""

@@ -1,0 +1,135 @@
+"""Types that a caller declares: one odd cell in a caller's array or column is refused by type, or costs its own row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.rows.test_one_reader import ODD_PLACE, replaced, same_but_one
+
+import dpsco
+from dpsco import DataError, stream
+from dpsco.rows.cells import label_text, number
+from dpsco.rows.containers import column_numbers, column_texts, table_numbers
+from dpsco.rows.contribution_cap import ContributionCap
+from dpsco.rows.file_stream import FileRows, Labels
+from dpsco.rows.ids import rounds_of_ids
+from dpsco.rows.public_columns import Columns
+
+X = np.random.default_rng(2).standard_normal((60, 3))
+Y = np.arange(60) % 2
+PEOPLE = [2**60 + k for k in range(60)]
+
+
+# --- ids ------------------------------------------------------------------------------------------------
+
+
+def float_ids() -> dict[str, Any]:
+    pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    series = pd.Series(replaced(PEOPLE, None))
+    return {
+        "pandas": series,
+        "NumPy": series.to_numpy(),
+        "nullable": series.astype("Float64"),
+        "Arrow": pa.array(series),
+        "pandas of Arrow": series.astype("float64[pyarrow]"),
+        "polars": pl.Series(series.to_list(), dtype=pl.Float64),
+        "complex": np.array(replaced(PEOPLE, 1j)),
+        "unsigned beside -1": np.array(replaced([2**63 + k for k in range(60)], -1)),
+    }
+
+
+@pytest.mark.parametrize("kind", list(float_ids()))
+def test_ids_in_floating_point_are_refused_by_type(kind: str) -> None:
+    ids = float_ids()[kind]
+    with pytest.raises(DataError, match="Int64") as caught:
+        rounds_of_ids(ids, bytes(32), 4)
+    assert "1152921504606846976" not in str(caught.value)
+    with pytest.raises(DataError, match="Int64"):
+        ContributionCap(1).counted(ids)
+
+
+def test_one_missing_id_in_a_column_of_exact_ids_costs_its_own_row() -> None:
+    pa = pytest.importorskip("pyarrow")
+    whole = rounds_of_ids(pd.Series(PEOPLE), bytes(32), 4)
+    cells = replaced(PEOPLE, None)
+    for ids in (cells, pd.Series(cells, dtype="Int64"), pa.array(cells), pd.Series(cells, dtype="int64[pyarrow]")):
+        other = rounds_of_ids(ids, bytes(32), 4)
+        assert np.delete(whole, ODD_PLACE).tolist() == np.delete(other, ODD_PLACE).tolist()
+        assert other[ODD_PLACE] == -1
+
+
+def test_a_parquet_column_of_units_in_floating_point_is_refused(tmp_path: Any) -> None:
+    pytest.importorskip("pyarrow")
+    table = pd.DataFrame({"a": X[:, 0], "y": Y, "who": PEOPLE})
+    kept = []
+    for dtype, cells in (("int64", PEOPLE), ("Int64", replaced(PEOPLE, None)), ("float64", replaced(PEOPLE, None))):
+        table["who"] = pd.Series(cells, dtype=dtype)
+        table.to_parquet(tmp_path / "rows.parquet")
+        label, columns = Labels("y", ("0", "1")), Columns.declare(["a"])
+        rows = FileRows(tmp_path / "rows.parquet", label, columns, unit="who", max_rows_per_unit=1)
+        if dtype == "float64":
+            with pytest.raises(DataError, match="Int64"):
+                list(rows)
+        else:
+            kept.append(np.concatenate([y for _, y in rows]))
+    same_but_one(*kept)
+
+
+# --- arrays that the caller made of rows -----------------------------------------------------------------
+
+
+def test_booleans_that_numpy_wrote_as_text_stay_booleans(tmp_path: Any) -> None:
+    flags = [bool(y) for y in Y]
+    odd = np.array(replaced(flags, "x"))
+    assert odd.dtype.kind == "U"
+    same_but_one(column_numbers(np.array(flags)), column_numbers(odd))
+    assert [column_texts(odd)[0][k] for k in column_texts(odd)[1]] == replaced(map(str, Y), "x")
+    assert label_text("True") == label_text(True) == "1"
+    rows = [[flag, not flag, True] for flag in flags]
+    same_but_one(table_numbers(np.array(rows), 3), table_numbers(np.array(replaced(rows, ["x"] * 3)), 3))
+    np.savez(tmp_path / "rows.npz", X=X, y=np.array([str(flag) for flag in flags]))
+    read = list(FileRows(tmp_path / "rows.npz", Labels("y", ("False", "True")), 3))
+    assert np.concatenate([y for _, y in read]).tolist() == Y.tolist()
+
+
+def test_a_true_or_false_cell_of_a_file_is_a_number(tmp_path: Any) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "rows.csv").write_text("a,y\nTrue,True\nFalse,False\n1e-150,False\n")
+    rows = FileRows(tmp_path / "rows.csv", Labels("y", ("False", "True")), Columns.declare(["a"]))
+    features = np.concatenate([x for x, _ in rows])
+    assert features[:2, 0].tolist() == [1.0, 0.0]
+    assert np.concatenate([y for _, y in rows]).tolist() == [1.0, 0.0, 0.0]
+
+
+def test_exponents_of_three_digits_stay_numbers_where_numpy_wrote_text() -> None:
+    rows = X.copy()
+    rows[:, 0], rows[:, 1] = 1e-150, 1.5e140
+    same_but_one(table_numbers(rows, 3), table_numbers(np.array(replaced(rows.tolist(), ["x"] * 3)), 3))
+    assert number("1e999") == np.inf
+
+
+def test_arrays_of_times_are_refused_by_type() -> None:
+    whole = (X * 5).astype(int).tolist()
+    times = np.array(replaced(whole, [np.timedelta64("NaT")] * 3))
+    plan = dpsco.plan(dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 3), n=60, budget=dpsco.Budget(1.0, 1e-6))
+    assert times.dtype.kind == "m"
+    for x, y in ((times, Y), (X, times[:, 0]), (np.zeros((60, 3), "M8[s]"), Y)):
+        with pytest.raises(DataError, match="holds times"):
+            dpsco.train(plan, stream(x, y, non_finite="zero"))
+    model = dpsco.PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1], invalid_rows="zero")
+    with pytest.raises(DataError, match="holds times"):
+        model.fit(X, times[:, 0])
+
+
+def test_long_numbers_are_numbers_and_labels() -> None:
+    for cell in (np.longdouble(1), np.clongdouble(1), np.complex64(1), np.array(1.0)):
+        assert number(cell) == 1.0
+        assert label_text(cell) == "1"
+    rows = list(X.astype(np.longdouble))
+    odd = np.array(replaced(rows, [2j, 1, 1]))
+    same_but_one(table_numbers(np.array(rows), 3), table_numbers(odd, 3))
+    labels = np.array(replaced(Y.tolist(), np.longdouble(0.5)))
+    assert [column_texts(labels)[0][k] for k in column_texts(labels)[1]] == replaced(map(str, Y), "0.5")
