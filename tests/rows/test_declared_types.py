@@ -133,3 +133,32 @@ def test_long_numbers_are_numbers_and_labels() -> None:
     same_but_one(table_numbers(np.array(rows), 3), table_numbers(odd, 3))
     labels = np.array(replaced(Y.tolist(), np.longdouble(0.5)))
     assert [column_texts(labels)[0][k] for k in column_texts(labels)[1]] == replaced(map(str, Y), "0.5")
+
+
+# --- text files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", ["x 1:1 2:1", "1 x:1 2:1", "1 1:x", "1 1.5:1", "\xff 1:1", "1 9:1", "1 1:" + "1" * 900])
+def test_one_odd_cell_of_a_libsvm_file_makes_its_row_a_zero_row(odd: str, tmp_path: Any) -> None:
+    lines = [f"{y} 1:{a!r} 3:{b!r}" for y, (a, b, _) in zip(Y, X.tolist(), strict=True)]
+    found = []
+    for text in (lines, replaced(lines, odd)):
+        (tmp_path / "rows.svm").write_bytes("\n".join(text).encode("latin-1") + b"\n\n")
+        chunks = list(FileRows(tmp_path / "rows.svm", Labels("y", ("0", "1")), 3))
+        found.append(np.vstack([np.column_stack([x.toarray(), y]) for x, y in chunks]))
+    same_but_one(*found)
+
+
+def test_one_long_cell_of_a_csv_file_costs_itself_and_a_longer_one_is_named(tmp_path: Any) -> None:
+    pytest.importorskip("pyarrow")
+    lines = [f"{a!r},{y}" for a, y in zip(X[:, 0].tolist(), Y, strict=True)]
+    found = []
+    for text in (lines, replaced(lines, "x" * 3_000_000 + ",1"), replaced(lines, "x" * 20_000_000 + ",1")):
+        (tmp_path / "rows.csv").write_text("\n".join(["a,y", *text]) + "\n")
+        rows = FileRows(tmp_path / "rows.csv", Labels("y", ("0", "1")), Columns.declare(["a"]))
+        if len(found) == 2:
+            with pytest.raises(DataError, match="longer than 4 MiB"):
+                list(rows)
+        else:
+            found.append(np.vstack([np.column_stack([x, y]) for x, y in rows]))
+    same_but_one(*found, missing=False)

@@ -12,18 +12,23 @@ from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missin
 
 __all__ = ["CsvSource"]
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 4 << 20  # also the longest row
 
 _GARBLED = (
     "has lines with another number of cells than its header, or an unclosed quote: it is damaged, cut short, or has "
     "another delimiter. Repair it, or write it again with one line per row."
+)
+_LONG = (
+    f"has a row longer than {BLOCK_BYTES >> 20} MiB, the longest that is read from CSV. Shorten it, or write the file "
+    "as Parquet."
 )
 
 
 class CsvSource(TableSource):
     """Comma-separated (``.tsv``: tab-separated) text in UTF-8, quoted as in RFC 4180.
 
-    A cell that is not UTF-8 counts as missing. Messages never quote the header: in a file without one it is a row.
+    A cell that is not UTF-8 counts as missing. A row of more than 4 MiB stops the run. A blank line is no
+    row. Messages never quote the header: in a file without one it is a row.
     """
 
     number_columns = None
@@ -85,10 +90,10 @@ class CsvSource(TableSource):
                 yield arrow_table(batch, numbers, texts)
         except StopIteration:
             return
-        except (pa.ArrowException, OSError):
+        except (pa.ArrowException, OSError) as error:
             if not _has_rows(path):
                 return
-            damaged(path, _GARBLED)
+            damaged(path, _LONG if "straddling object" in str(error) else _GARBLED)
 
 
 def _has_rows(path: Path) -> bool:

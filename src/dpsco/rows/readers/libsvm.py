@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsco.rows.readers.source import MatrixSource, damaged
 
@@ -22,7 +23,11 @@ _GARBLED = (
 
 
 class LibsvmSource(MatrixSource):
-    """Sparse rows; an index beyond the declared width makes its row count as a zero row. Comments are not supported."""
+    """Sparse rows. Comments are not supported; a line of blanks is no row.
+
+    A row counts as a zero row if an index lies beyond the declared width or is not whole, or if a label, an index or a
+    value is no number. A line that is not ``label index:value ...`` is refused: a file that was cut ends in one.
+    """
 
     width = None
     sparse = True
@@ -68,19 +73,32 @@ def _parse(block: bytes, width: int) -> tuple[Any, Any]:
         or [len(line) for line in by_line] != (2 * entries + 1).tolist()
     ):  # line by line: a token too many may not become the next row's label
         raise ValueError
-    if max(map(len, tokens), default=0) > LONGEST_TOKEN:
-        raise ValueError
-    values = np.array(tokens, dtype="S").astype(np.float64)  # refuses what is no number
+    values = _values(tokens)
     is_label = np.zeros(len(values), dtype=bool)
     is_label[edges[:-1]] = True
     labels, pairs = values[is_label], values[~is_label].reshape(-1, 2)
     index = pairs[:, 0]
     row = np.repeat(np.arange(len(lines)), entries)
-    if np.any(index != np.floor(index)):
-        raise ValueError
-    inside = (index >= 1) & (index <= width)
+    inside = (index >= 1) & (index <= width) & (index == np.floor(index))
     labels[row[~inside]] = np.nan
     counts = np.bincount(row[inside], minlength=len(lines))
     place = (np.concatenate([[0], np.cumsum(counts)]), (index[inside] - 1).astype(np.int32), pairs[inside, 1])
     matrix = csr_matrix((place[2], place[1], place[0]), shape=(len(lines), width))
     return matrix, labels
+
+
+def _values(tokens: list[bytes]) -> NDArray[np.float64]:
+    """Return each token as a number, NaN where it is none; one that is none changes no other."""
+    short = [token if len(token) <= LONGEST_TOKEN else b"nan" for token in tokens]  # all take the room of the longest
+    with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+        try:
+            return np.array(short, dtype="S").astype(np.float64)
+        except ValueError:
+            return np.array([_value(token) for token in short])
+
+
+def _value(token: bytes) -> float:
+    try:
+        return float(np.array([token], dtype="S").astype(np.float64)[0])
+    except ValueError:
+        return float("nan")
