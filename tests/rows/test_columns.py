@@ -217,5 +217,7 @@ def test_no_id_changes_what_another_counts_for(second) -> None:
 
 def test_rows_whose_id_has_lost_digits_or_is_missing_never_count() -> None:
     """Float64 holds several ids beyond 2^53 as one number; a column of ids becomes float64 where one is missing."""
-    counted = ContributionCap(1).counted(np.array([2.0**60, np.nan, 7.0, 8.0]))
-    assert counted.tolist() == [False, False, True, True]
+    ids = [2.0**60, np.nan, 7.0, 8.0]
+    assert ContributionCap(1).counted(ids).tolist() == [False, False, True, True]
+    with pytest.raises(dpsco.DataError, match="Int64"):
+        ContributionCap(1).counted(np.array(ids))

@@ -108,7 +108,7 @@ def test_exponents_of_three_digits_stay_numbers_where_numpy_wrote_text() -> None
     rows = X.copy()
     rows[:, 0], rows[:, 1] = 1e-150, 1.5e140
     same_but_one(table_numbers(rows, 3), table_numbers(np.array(replaced(rows.tolist(), ["x"] * 3)), 3))
-    assert number("1e999") == np.inf
+    assert np.isnan(number("1e999"))
 
 
 def test_arrays_of_times_are_refused_by_type() -> None:

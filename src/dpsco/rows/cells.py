@@ -8,6 +8,7 @@ every reader shares, so a cell means the same in every container.
 
 from __future__ import annotations
 
+import math
 import numbers
 import re
 from collections.abc import Iterable
@@ -75,7 +76,8 @@ def number(cell: Any) -> float:
             cell = cell.decode()
         if isinstance(cell, str):
             text = cell.strip()
-            return float(text) if _IS_NUMBER.match(text) else float(BOOLEANS.get(text, _MISSING))
+            value = float(text) if _IS_NUMBER.match(text) else float(BOOLEANS.get(text, _MISSING))
+            return value if math.isfinite(value) else _MISSING
     except Exception:  # beyond float64, no text, or whatever an object raises about itself: it holds no number
         return _MISSING
     return _MISSING

@@ -168,7 +168,7 @@ def _rounded_kind(column: Any) -> str | None:
     """Return the name of the column's type if it is one of floating point, else None."""
     kind = getattr(column, "dtype", None)
     if hasattr(column, "to_pylist"):
-        from dpsco.rows.readers.arrow import arrow
+        from dpsco.rows.readers.source import arrow
 
         own = column.type
         return str(own) if arrow("pyarrow").types.is_floating(getattr(own, "value_type", own)) else None

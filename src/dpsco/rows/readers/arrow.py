@@ -219,7 +219,8 @@ def arrow_numbers(column: Any) -> Array:
         for word, value in BOOLEANS.items():
             column = pc.if_else(pc.equal(column, word), pa.scalar(str(value), column.type), column)
         is_number = pc.match_substring_regex(column, NUMBER)
-        column = pc.if_else(is_number, column, pa.scalar(None, column.type))
+        column = pc.cast(pc.if_else(is_number, column, pa.scalar(None, column.type)), pa.float64())
+        column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
     return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
