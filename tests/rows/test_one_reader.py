@@ -231,3 +231,10 @@ def test_the_length_of_a_row_is_one_number_in_a_chunk_of_one_row_and_of_many() -
         many = unit_rows(np.array(rows, order=order), 0.5)
         alone = np.vstack([unit_rows(np.array(rows[k : k + 1], order=order), 0.5) for k in range(50)])
         assert many.tobytes() == alone.tobytes()
+
+
+def test_one_label_with_a_letter_outside_unicode_is_missing_by_itself() -> None:
+    labels = np.array([str(y) for y in Y])
+    odd = labels.copy()
+    odd.view(np.uint32)[ODD_PLACE] = 0xFFFFFFF
+    same_but_one(column_numbers(labels), column_numbers(odd))

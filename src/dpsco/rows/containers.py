@@ -108,7 +108,18 @@ def column_cells(column: Any) -> list[Any]:
         return _series_cells(column)
     array = np.asarray(column)
     refuse_times(array)
-    return list(array.reshape(-1).tolist())
+    flat = array.reshape(-1)
+    try:
+        return list(flat.tolist())
+    except (SystemError, ValueError):  # a letter that Unicode does not have
+        return [_letters(flat[place : place + 1]) for place in range(len(flat))]
+
+
+def _letters(cell: NDArray[Any]) -> Any:
+    try:
+        return cell.tolist()[0]
+    except (SystemError, ValueError):
+        return None
 
 
 def table_numbers(data: Any, width: int) -> Array:
