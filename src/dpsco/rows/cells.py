@@ -27,6 +27,7 @@ __all__ = [
     "Coded",
     "canonical_text",
     "coded",
+    "id_message",
     "id_text",
     "label_text",
     "number",
@@ -164,6 +165,15 @@ def id_text(cell: Any) -> str:
     if isinstance(cell, float) and not (cell.is_integer() and abs(cell) < _EXACT):
         return ""
     return label_text(cell)
+
+
+def id_message(what: str, kind: str) -> str:
+    """Return the text of the error about ids in floating point."""
+    return (
+        f"{what} has the type {kind}: beyond 2^53 several ids share one such number, so rows of different people could "
+        "not be told apart. (pandas makes int64 into float64 where one id is missing.) Pass text, nullable Int64, "
+        "Arrow integers or a list of ids."
+    )
 
 
 def numbers_from_text(cells: Iterable[str]) -> Array:

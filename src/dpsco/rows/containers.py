@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpsco.errors import DataError
 from dpsco.query import Array
-from dpsco.rows.cells import id_text, label_text
+from dpsco.rows.cells import id_message, id_text, label_text
 from dpsco.rows.lists import cells_numbers, listed, rows_numbers
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "column_length",
     "column_numbers",
     "column_texts",
-    "id_message",
     "is_frame",
     "is_rows",
     "refuse_times",
@@ -155,15 +154,6 @@ def table_numbers(data: Any, width: int) -> Array:
 def width_message(got: int, wanted: int) -> str:
     """Return the text of the error about a table of another width."""
     return f"Expected rows of {wanted} features (problem.dimension={wanted}), got {got}. Fix the data or the problem."
-
-
-def id_message(what: str, kind: str) -> str:
-    """Return the text of the error about ids in floating point."""
-    return (
-        f"{what} has the type {kind}: beyond 2^53 several ids share one such number, so rows of different people could "
-        "not be told apart. (pandas makes int64 into float64 where one id is missing.) Pass text, nullable Int64, "
-        "Arrow integers or a list of ids."
-    )
 
 
 def refuse_times(column: Any) -> None:

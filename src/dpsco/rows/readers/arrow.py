@@ -11,9 +11,9 @@ import numpy as np
 
 from dpsco.errors import DataError
 from dpsco.query import Array
-from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, coded
+from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, coded, id_message
 from dpsco.rows.readers.remote import RemoteFile
-from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, id_message, missing_columns
+from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
 
 __all__ = ["ArrowSource", "ParquetSource", "arrow_cells", "arrow_numbers", "arrow_real", "arrow_table", "arrow_text"]
 

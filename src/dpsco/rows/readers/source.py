@@ -10,9 +10,8 @@ from typing import Any, NoReturn, Protocol
 from dpsco.errors import DataError, ExtraMissing
 from dpsco.query import Array
 from dpsco.rows.cells import Coded
-from dpsco.rows.containers import id_message
 
-__all__ = ["MatrixSource", "Named", "Table", "TableSource", "arrow", "damaged", "id_message", "missing_columns"]
+__all__ = ["MatrixSource", "Named", "Table", "TableSource", "arrow", "damaged", "missing_columns"]
 
 Table = Mapping[str, Array | Coded]
 
