@@ -345,14 +345,16 @@ MUTANTS = (
     ),
     Mutant(
         "a run of the caller's oracle says that the library clips",
-        (
-            (
-                "run/preconditions.py",
-                "of_library = type(oracle) in (LinearOracle, CompiledOracle, SurveyOracle)",
-                "of_library = True",
-            ),
-        ),
+        (("run/preconditions.py", "of_library = exact and", "of_library = True or"),),
         ("tests/run/test_honest_reports.py::test_a_run_states_who_clips",),
+    ),
+    Mutant(
+        "the rounds behind a survey begin again with a known key",
+        (
+            ("run/run.py", 'for name in ("run.json", "secret.json")', 'for name in ("run.json",)'),
+            ("run/run.py", "            master = new_key()\n", "            master = bytes(32)\n"),
+        ),
+        ("tests/run/test_surveyed.py::test_a_checkpoint_that_lost_the_key_of_its_rounds_is_refused",),
     ),
     Mutant(
         "each link to an account is an account",

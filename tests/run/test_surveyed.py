@@ -311,3 +311,16 @@ def test_an_estimator_surveys_raw_columns():
     assert model.health_.usable > 0.9
     assert model.score(rows, labels) > 0.7
     assert model.privacy_.private
+
+
+def test_a_checkpoint_that_lost_the_key_of_its_rounds_is_refused(tmp_path: Path) -> None:
+    rows, labels = data()
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dpsco.train(PLAN, dpsco.stream(rows, labels), checkpoint=tmp_path, on_round=stop)
+    (tmp_path / "rounds" / "secret.json").unlink()
+    with pytest.raises(dpsco.CheckpointError, match="lost files"):
+        dpsco.train(PLAN, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True)

@@ -28,7 +28,8 @@ def starting_point(plan: Plan, start: ArrayLike | None) -> Array:
 
 def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts:
     """The facts of a run: those stated, which may claim no more than is true of its plan and oracle."""
-    of_library = type(oracle) in (LinearOracle, CompiledOracle, SurveyOracle)
+    exact = type(oracle) in (LinearOracle, CompiledOracle, SurveyOracle)
+    of_library = exact and getattr(oracle, "loss", None) == plan.problem.loss
     if stated is None:
         stated = Facts(clipping=Clipping.LIBRARY if of_library else Clipping.CALLER)
     elif oracle is not None and stated.clipping is Clipping.LIBRARY and not of_library:

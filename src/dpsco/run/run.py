@@ -144,11 +144,12 @@ class Run:
         }
         folder = None if self._checkpoint is None else self._checkpoint / "rounds"
         if self._stage.restored:
-            if folder is None or not (folder / "run.json").exists():
+            # The rounds have their key in their folder. A new ledger there would release its rows a second time.
+            if folder is None or not all((folder / name).exists() for name in ("run.json", "secret.json")):
                 raise CheckpointError(
-                    "The checkpoint has lost the folder of the rounds behind its survey. Restore it from a copy."
+                    "The checkpoint has lost files of the rounds behind its survey. Restore its folder from a copy."
                 )
-            master = bytes(32)  # not used: the rounds have their key in their folder
+            master = new_key()
         else:
             master = derive(self._stage.ledger.key, "rounds")
         ledger = self._ledger(second.plan, about, folder, master)
