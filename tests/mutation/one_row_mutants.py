@@ -97,19 +97,13 @@ ONE_ROW = (
         (f"{ODD}::test_messages_quote_no_row",),
     ),
     Mutant(
-        "a NaN label reaches a torch loss",
+        "labels of a torch run in the type of their chunk",
         (
             (
                 "clipping/torch/oracle.py",
-                "good = np.isfinite(labels) & np.all(np.isfinite(features), axis=1)",
-                "good = np.all(np.isfinite(features), axis=1)",
+                "y = torch.tensor(_plain(labels)).to(self._device, structure.labels)",
+                "y = torch.tensor(_plain(labels)).to(self._device)",
             ),
-            (
-                "clipping/torch/oracle.py",
-                "                good &= labels == np.floor(labels)\n",
-                "                pass\n",
-            ),
-            ("clipping/torch/oracle.py", "good &= (labels >= 0) & (labels < structure.classes)", "pass"),
         ),
         (f"{ODD}::test_one_nan_label_does_not_stop_a_torch_run",),
     ),

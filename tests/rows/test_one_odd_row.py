@@ -110,7 +110,7 @@ COMMON: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "rounds": 3, "random_st
 def fitted(x: Any, y: Any, **more: Any) -> bytes:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = dpsco.PrivateLogisticRegression(**COMMON, **{"classes": [0, 1], **more})
+        model = dpsco.PrivateLogisticRegression(**{**COMMON, "classes": [0, 1], **more})
         return model.fit(x, y).coef_.tobytes()
 
 
