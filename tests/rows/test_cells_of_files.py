@@ -10,6 +10,8 @@ import pytest
 from tests.rows.combinations import EXHAUSTIVE, PLACES, Tally, in_share
 from tests.rows.containers_under_test import ROWS, Unmakeable
 
+from dpsco import DataError
+
 NAMES = ("number", "ranged", "level", "hashed", "who", "y")
 TEXT_CELLS: dict[str, bytes] = {
     "text": b"x",
@@ -136,6 +138,10 @@ def test_one_odd_cell_of_a_file_leaves_every_other_row_as_it_is(
 
         def body(column: int = column, odd: str = odd, place: int = place) -> None:
             write(path, place, column, odd_cells[odd])
+            if NAMES[column] == "who" and isinstance(odd_cells[odd], float) and read is read_here:
+                with pytest.raises(DataError, match="double"):  # ids in floating point are refused by their type
+                    read(path)
+                return
             other = read(path)
             assert len(other) == len(clean)
             assert [k for k in range(ROWS) if other[k] != clean[k]] in ([], [place])
