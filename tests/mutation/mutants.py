@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "the key reused by another plan",
-        (("run/run.py", '"run", digest)', '"run")'),),
+        (("run/stage.py", '"run", digest)', '"run")'),),
         ("tests/release/test_release.py::test_the_same_key_gives_unrelated_noise_to_another_plan_or_start",),
     ),
     Mutant(
@@ -340,7 +340,7 @@ MUTANTS = (
     ),
     Mutant(
         "a watched run is resumed as a private one",
-        (("run/run.py", '"watched": self._watched, "noise"', '"noise"'),),
+        (("run/stage.py", '"seeded": seeded, "watched": watched}', '"seeded": seeded}'),),
         ("tests/run/test_honest_reports.py::test_a_watched_run_stays_not_private_when_it_is_resumed",),
     ),
     Mutant(
@@ -351,8 +351,8 @@ MUTANTS = (
     Mutant(
         "the rounds behind a survey begin again with a known key",
         (
-            ("run/run.py", 'for name in ("run.json", "secret.json")', 'for name in ("run.json",)'),
-            ("run/run.py", "            master = new_key()\n", "            master = bytes(32)\n"),
+            ("run/stage.py", 'for name in ("run.json", "secret.json")', 'for name in ("run.json",)'),
+            ("run/stage.py", "        master = new_key()\n", "        master = bytes(32)\n"),
         ),
         ("tests/run/test_surveyed.py::test_a_checkpoint_that_lost_the_key_of_its_rounds_is_refused",),
     ),
@@ -421,11 +421,11 @@ MUTANTS = (
         "both stages with one key",
         (
             (
-                "run/run.py",
+                "run/stage.py",
                 'key = derive(master, "run", digest)',
                 'key = master if "survey" in about else derive(master, "run", digest)',
             ),
-            ("run/run.py", 'master = derive(self._stage.ledger.key, "rounds")', "master = self._stage.ledger.key"),
+            ("run/stage.py", 'master = derive(survey.ledger.key, "rounds")', "master = survey.ledger.key"),
         ),
         (f"{SURVEYED}::test_noise_of_the_two_stages_is_unrelated",),
     ),

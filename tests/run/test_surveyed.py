@@ -58,7 +58,7 @@ def plan_once(monkeypatch):
         name = next(name for name, made in PLANS.items() if made == plan)
         return _planned(name, released.tobytes())
 
-    monkeypatch.setattr("dpsco.run.run.second_stage", known)
+    monkeypatch.setattr("dpsco.run.stage.second_stage", known)
 
 
 def data(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -324,3 +324,31 @@ def test_a_checkpoint_that_lost_the_key_of_its_rounds_is_refused(tmp_path: Path)
     (tmp_path / "rounds" / "secret.json").unlink()
     with pytest.raises(dpsco.CheckpointError, match="lost files"):
         dpsco.train(PLAN, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("broken", ["dpsco.run.stage.second_stage", "dpsco.release.releaser.Releaser.close"])
+def test_a_round_that_could_not_plan_the_next_ones_is_finished_by_another_call(broken, tmp_path, monkeypatch) -> None:
+    """An error behind the survey's release: the survey is not released again, and its rows enter nothing else."""
+    rows, labels = data()
+    whole = dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY)
+    run = Run(PLAN, oracle=library_oracle(PLAN), key=KEY, checkpoint=tmp_path)
+    with run:
+        run.absorb(Batch(0, [(rows[:300], labels[:300])]))
+        with monkeypatch.context() as patch:
+
+            def fail(*_: object) -> None:
+                raise OSError("full")
+
+            patch.setattr(broken, fail)
+            for _ in range(2):
+                with pytest.raises(OSError, match="full"):
+                    run.finish_round()
+                assert run.query.moment is not None
+                assert not run.complete
+        assert run.finish_round() == whole.trace[0]
+        for portion in run.coming():
+            part = slice(portion.first, portion.last)
+            run.absorb(Batch(0, [(rows[part], labels[part])]))
+            run.finish_round()
+    np.testing.assert_array_equal(run.model.coef, whole.model.coef)
+    assert run.trace == whole.trace

@@ -144,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
         intercept=not args.no_intercept,
         radius=args.radius,
         rounds=args.rounds,
-        survey="none" if _elsewhere(args) else args.survey,
+        survey=args.survey,
     )
     block = _block_rows(columns) if args.shuffle is None else args.shuffle
     notes += _order_note(n, block)
@@ -182,7 +182,7 @@ def _check_before(args: argparse.Namespace) -> None:
 
 
 def _elsewhere(args: argparse.Namespace) -> bool:
-    """Return whether rows are read by the workers of a cluster, which cannot survey."""
+    """Return whether rows are read by the workers of a cluster."""
     return args.cluster is not None or args.local_cluster is not None
 
 

@@ -3,9 +3,10 @@
 Rounds after a survey are plain rounds on the rows b: scores are <b, u>, contributions c b are clipped by ||c b|| =
 ||P (c a)||, sums and noise are in the coordinates of u, and the model is x = P'u.
 
-Guarantee: b depends on its row, its place in the batch and public numbers alone. The clip, the block sums and the
-grid apply to the float64 vector b, whatever rounding made it. So neither the condition of P nor the error of the
-product enters the proof: a row may become any vector before it is clipped.
+Guarantee: b depends on its row, its place in its unit of rows and public numbers alone. Rows are mapped unit by unit
+and on one BLAS thread, so parts of a round that begin at whole units give the bits of the whole round. The clip, the
+block sums and the grid apply to the float64 vector b, whatever rounding made it. So neither the condition of P nor the
+error of the product enters the proof: a row may become any vector before it is clipped.
 Cost: p^2 multiply-adds per row, by matrix products; memory of one piece of a chunk.
 """
 
@@ -44,10 +45,12 @@ class RowMap:
     def rows(self, features: Any) -> Array:
         """B of each row, a row that is not finite as NaN: SENSITIVE."""
         a, _, unusable = unit_rows(dense(features), self.feature_norm, self.constant)
-        with one_blas_thread(), np.errstate(all="ignore"):
-            b = a @ self.matrix.T
-        b[unusable] = np.nan
-        return np.asarray(b)
+        size = chunk_multiple(len(self.matrix))
+        with np.errstate(all="ignore"):
+            for start in range(0, len(a), size):  # the shape of a product may change the bits of its rows
+                a[start : start + size] = a[start : start + size] @ self.matrix.T
+        a[unusable] = np.nan
+        return a
 
     def parameters(self, u: Array) -> Array:
         """Return the problem's own parameters that ``u`` stands for, class after class."""
@@ -70,7 +73,8 @@ class MappedOracle:
         """Compute the clipped sum of the mapped rows of ``batch``."""
         if query.rowwise:
             raise InvalidArgument("Mapped rows are placed by position: adjacency='add-remove' takes no survey.")
-        return self.inner.answer(query, Batch(batch.step, self._mapped(batch)))
+        with one_blas_thread():
+            return self.inner.answer(query, Batch(batch.step, self._mapped(batch)))
 
     def _mapped(self, batch: Batch) -> Iterator[Chunk]:
         for features, labels in batch.chunks:

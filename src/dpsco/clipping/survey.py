@@ -40,11 +40,12 @@ from numpy.typing import NDArray
 from dpsco.clipping.bound import LARGEST_NORM, SMALLEST_NORM, clip_scale, row_norms
 from dpsco.clipping.linear import LinearOracle
 from dpsco.errors import InvalidArgument
+from dpsco.parallel import one_blas_thread
 from dpsco.problem.losses import Loss
 from dpsco.query import Array, Batch, Chunk, Clipped, Moment, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 
-__all__ = ["SurveyOracle", "joint_bounds", "pack", "survey_size", "unit_rows", "unpack"]
+__all__ = ["SurveyOracle", "joint_bounds", "pack", "sum_length", "survey_size", "unit_rows", "unpack"]
 
 MOMENTS = ("full", "diagonal")
 
@@ -61,8 +62,9 @@ class SurveyOracle:
         moment = query.moment
         if moment is None or query.rowwise:
             raise InvalidArgument("This oracle answers surveys of rows that are placed by position, and nothing else.")
-        answer = Clipped(np.zeros(survey_size(moment, query.points[0].size)), 0)
-        with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+        answer = Clipped(np.zeros(sum_length(query)), 0)
+        # A warning that depends on a row is an output; the number of BLAS threads changes bits.
+        with np.errstate(all="ignore"), one_blas_thread():
             for features, labels in _blocks(batch):
                 answer += self._block(query, moment, features, labels)
         return answer
@@ -133,6 +135,12 @@ def survey_size(moment: Moment, parameters: int) -> int:
     p = parameters // moment.outputs
     second = p * (p + 1) // 2 if moment.kind == "full" else 2 * p - 1
     return second + parameters + 2 + moment.classes
+
+
+def sum_length(query: Query) -> int:
+    """Numbers of the sum that answers ``query``."""
+    parameters = query.points[0].size
+    return parameters if query.moment is None else survey_size(query.moment, parameters)
 
 
 def pack(matrix: Array) -> Array:

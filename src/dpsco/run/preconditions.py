@@ -48,10 +48,10 @@ def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts
 def check_use(plan: Plan, facts: Facts, *, elsewhere: bool, checkpoint: object) -> None:
     """Refuse what the guarantee of the method does not cover."""
     method, portions = plan.method, plan.schedule.portions
-    if isinstance(method, Surveyed) and (elsewhere or facts.clipping is not Clipping.LIBRARY):
+    if isinstance(method, Surveyed) and facts.clipping is Clipping.CALLER:
         raise InvalidArgument(
-            "A survey maps and clips rows with the library's own oracles, in the process of the run. Plan with "
-            "survey='none' for rows or oracles that are elsewhere."
+            "A survey maps and clips rows with the library's own oracles. Plan with survey='none' for an oracle of "
+            "your own."
         )
     if method.needs == "convexity" and (elsewhere or facts.clipping is not Clipping.LIBRARY):
         raise InvalidArgument(

@@ -12,6 +12,7 @@ were computed elsewhere, and audits watch it (watch.py).
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Iterator
@@ -23,23 +24,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsco.accounting.account import Account
-from dpsco.clipping import MappedOracle, Oracle, linear_oracle
-from dpsco.errors import AccountError, CheckpointError, HorizonError, InvalidArgument
-from dpsco.json_files import canonical
+from dpsco.clipping import Oracle
+from dpsco.errors import AccountError, HorizonError, InvalidArgument
 from dpsco.methods import Surveyed
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.released_survey import Health
-from dpsco.planning.second_stage import SecondStage, second_stage
-from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Portion, Query
-from dpsco.release.ledger import MemoryLedger, open_folder
-from dpsco.release.noise import check_key, derive, new_key
+from dpsco.planning.second_stage import SecondStage
+from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Portion, Query, Released
+from dpsco.release.noise import check_key, new_key
+from dpsco.rows.layout import Layout
 from dpsco.rows.rechunk import WaitingRows
 from dpsco.run.facts import Facts, render
 from dpsco.run.preconditions import check_use, starting_point, true_facts
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Counts, Diagnostics, Model, Result, Round
-from dpsco.run.stage import Stage
+from dpsco.run.stage import Ledgers, Stage, rounds_behind
 from dpsco.run.watch import watch_in_force
 
 __all__ = ["Run"]
@@ -102,11 +102,11 @@ class Run:
             raise InvalidArgument("The survey decides where the later rounds start. Leave start out.")
         x0 = starting_point(plan, start)
         check_use(plan, self.facts, elsewhere=oracle is None, checkpoint=checkpoint)
+        self._elsewhere = oracle is None
         self._watch = watch_in_force()
         self._seeded = key is not None
         self._watched = self._watch.observer is not None or self._watch.replay is not None
         self._diagnostics = diagnostics
-        self._resume = resume
         if resume and checkpoint is None:
             raise InvalidArgument("resume=True needs checkpoint=FOLDER: there is nothing to resume from.")
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -114,49 +114,23 @@ class Run:
         about = {"plan": plan.to_dict(), "start": hashlib.sha256(x0.tobytes()).hexdigest()}
         self._survey: Stage | None = None
         self._second: SecondStage | None = None
-        ledger = self._ledger(plan, about, self._checkpoint, new_key() if key is None else check_key(key))
+        self._later: tuple[SecondStage, Stage] | None = None
+        self._ledgers = Ledgers(self._resources, seeded=self._seeded, watched=self._watched, resume=resume)
+        ledger = self._ledgers.open(plan, about, self._checkpoint, new_key() if key is None else check_key(key))
         self.id: str = ledger.run_id
         self._stage = Stage(plan, x0, oracle, ledger, self._watch.replay)
         self._trace: list[Round] = []
         self._waiting, self._pushed, self._interrupted = WaitingRows(), 0, False
         self._begin_round()
 
-    def _ledger(self, plan: Plan, about: dict[str, Any], folder: Path | None, master: bytes) -> Any:
-        """The ledger of a stage, with a key of its own: another plan, start or stage has unrelated noise."""
-        schedule = plan.schedule
-        # Whoever resumes a seeded or watched run must say so again, or its report would call it private.
-        about = {**about, "seeded": self._seeded, "watched": self._watched, "noise": schedule.noise_digest()}
-        digest = hashlib.sha256(canonical(about)).hexdigest()
-        key = derive(master, "run", digest)
-        if folder is None:
-            return MemoryLedger(key)
-        return self._resources.enter_context(
-            open_folder(folder, about, digest, schedule.sum_length, schedule.rounds, key, resume=self._resume)
-        )
-
     def _enter_second_stage(self, released: Array) -> None:
-        """Plan the later rounds from the released survey, and begin them."""
-        second = second_stage(self.plan, released)
-        about = {
-            "plan": self.plan.to_dict(),
-            "survey": hashlib.sha256(released.tobytes()).hexdigest(),
-            "start": hashlib.sha256(second.start.tobytes()).hexdigest(),
-        }
-        folder = None if self._checkpoint is None else self._checkpoint / "rounds"
-        if self._stage.restored:
-            # The rounds have their key in their folder. A new ledger there would release its rows a second time.
-            if folder is None or not all((folder / name).exists() for name in ("run.json", "secret.json")):
-                raise CheckpointError(
-                    "The checkpoint has lost files of the rounds behind its survey. Restore its folder from a copy."
-                )
-            master = new_key()
-        else:
-            master = derive(self._stage.ledger.key, "rounds")
-        ledger = self._ledger(second.plan, about, folder, master)
-        oracle = MappedOracle(linear_oracle(second.plan.problem, second.plan.n), second.map)
-        replay = self._watch.replay if self._watch.replay is None else self._watch.replay[1:]
-        self._survey, self._second = self._stage, second
-        self._stage = Stage(second.plan, second.start, oracle, ledger, replay)
+        """Plan the rounds behind a survey, and begin them. Each step may be tried again after an error."""
+        if self._later is None:
+            folder = None if self._checkpoint is None else self._checkpoint / "rounds"
+            replay = None if self._watch.replay is None else self._watch.replay[1:]
+            self._later = rounds_behind(self._stage, released, self._ledgers, folder, replay, elsewhere=self._elsewhere)
+        self._stage.releaser.close()  # the rounds have a key before that of the survey is erased
+        self._survey, (self._second, self._stage) = self._stage, self._later
 
     # --- what is asked ----------------------------------------------------------------------------
 
@@ -275,25 +249,27 @@ class Run:
             The round as the public may see it; None where the method's proof covers the last iterate alone.
         """
         query, stage = self.query, self._stage
-        if stage.restored:
-            released = stage.releaser.stored(query.step)
-        else:
-            clipped = self._sum or Clipped(np.zeros(stage.schedule.sum_length), 0)
-            if self._diagnostics is not None:
-                self._diagnostics.note(clipped)
-            released = stage.releaser.release(query, clipped)
-            if self._watch.observer is not None:
-                self._watch.observer(query, clipped, released)
-        before = stage.state
-        stage.state = stage.method.tell(stage.schedule, before, released)
+        if not stage.complete:  # else a call before this one released the survey and could not plan the rounds
+            released = self._release(query, stage)
+            before = stage.state
+            stage.state = stage.method.tell(stage.schedule, before, released)
+            if stage.method.releases != "last iterate":
+                self._trace.append(_seen(before, stage.state, len(self._trace)))
         if stage.complete and self._second is None and isinstance(self.plan.method, Surveyed):
-            self._enter_second_stage(released.value)  # the rounds have a key before that of the survey is erased
-            stage.releaser.close()
+            self._enter_second_stage(stage.state.released)
         self._begin_round()
-        if stage.method.releases == "last iterate":
-            return None
-        self._trace.append(_seen(before, stage.state, len(self._trace)))
-        return self._trace[-1]
+        return None if stage.method.releases == "last iterate" else self._trace[-1]
+
+    def _release(self, query: Query, stage: Stage) -> Released:
+        if stage.restored:
+            return stage.releaser.stored(query.step)
+        clipped = self._sum or Clipped(np.zeros(stage.schedule.sum_length), 0)
+        if self._diagnostics is not None:
+            self._diagnostics.note(clipped)
+        released = stage.releaser.release(query, clipped)
+        if self._watch.observer is not None:
+            self._watch.observer(query, clipped, released)
+        return released
 
     def erase_key(self) -> None:
         """After the last round: erase the noise key. The end of a ``with`` block does it too."""
@@ -322,6 +298,11 @@ class Run:
         return counts if self._survey is None else self._survey.rows.counts + counts
 
     @property
+    def second(self) -> SecondStage | None:
+        """The rounds behind a survey, once its release has planned them: private by post-processing. None before."""
+        return self._second
+
+    @property
     def geometry(self) -> Geometry | None:
         """What the survey says of the rows: private and publishable. None without one, or before its release."""
         return None if self._second is None else self._second.geometry
@@ -341,6 +322,12 @@ class Run:
             size = self._stage.schedule.batch_size
             first += self.query.step * size
             yield Portion(first, first + size)
+
+    @property
+    def layout(self) -> Layout:
+        """The public layout of the rows, for a stream; a survey decides on the portions behind it."""
+        layout = self.plan.layout
+        return dataclasses.replace(layout, coming=self.coming) if isinstance(self.plan.method, Surveyed) else layout
 
     @property
     def report(self) -> PrivacyReport:

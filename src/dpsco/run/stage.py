@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NoReturn
 
-from dpsco.clipping import Oracle
+from dpsco.clipping import MappedOracle, Oracle, linear_oracle
+from dpsco.errors import CheckpointError
+from dpsco.json_files import canonical
 from dpsco.planning.plan import Plan
+from dpsco.planning.second_stage import SecondStage, second_stage
 from dpsco.query import Array, Query
-from dpsco.release.ledger import Ledger
+from dpsco.release.ledger import Ledger, MemoryLedger, open_folder
+from dpsco.release.noise import derive, new_key
 from dpsco.release.releaser import Releaser
 from dpsco.run.row_access import CountedRows
 
-__all__ = ["Stage"]
+__all__ = ["Ledgers", "Stage", "rounds_behind"]
 
 
 class Stage:
@@ -58,3 +65,68 @@ class Stage:
 
     def __repr__(self) -> str:
         return "Stage(<secret>)"
+
+
+class Ledgers:
+    """Opens the ledger of each stage of a run; ``resources`` closes them."""
+
+    def __init__(self, resources: ExitStack, *, seeded: bool, watched: bool, resume: bool) -> None:
+        self._resources, self._resume = resources, resume
+        # Whoever resumes a seeded or watched run must say so again, or its report would call it private.
+        self._about = {"seeded": seeded, "watched": watched}
+
+    def open(self, plan: Plan, about: dict[str, Any], folder: Path | None, master: bytes) -> Ledger:
+        """The ledger of a stage, with a key of its own: another plan, start or stage has unrelated noise."""
+        schedule = plan.schedule
+        about = {**about, **self._about, "noise": schedule.noise_digest()}
+        digest = hashlib.sha256(canonical(about)).hexdigest()
+        key = derive(master, "run", digest)
+        if folder is None:
+            return MemoryLedger(key)
+        return self._resources.enter_context(
+            open_folder(folder, about, digest, schedule.sum_length, schedule.rounds, key, resume=self._resume)
+        )
+
+
+def rounds_behind(
+    survey: Stage,
+    released: Array,
+    ledgers: Ledgers,
+    folder: Path | None,
+    replay: Sequence[Array] | None,
+    *,
+    elsewhere: bool,
+) -> tuple[SecondStage, Stage]:
+    """The rounds that a released survey plans.
+
+    Parameters
+    ----------
+    survey : Stage
+        Before its key is erased, unless it was complete on disk.
+    released : array
+        What it released.
+    ledgers, folder, replay
+        As for the survey's own stage; ``folder`` is that of the rounds.
+    elsewhere : bool
+        Whether sums are computed elsewhere.
+    """
+    second = second_stage(survey.plan, released)
+    about = {
+        "plan": survey.plan.to_dict(),
+        "survey": hashlib.sha256(released.tobytes()).hexdigest(),
+        "start": hashlib.sha256(second.start.tobytes()).hexdigest(),
+    }
+    if survey.restored:
+        # The rounds have their key in their folder. A new ledger there would release its rows a second time.
+        if folder is None or not all((folder / name).exists() for name in ("run.json", "secret.json")):
+            raise CheckpointError(
+                "The checkpoint has lost files of the rounds behind its survey. Restore its folder from a copy."
+            )
+        master = new_key()
+    else:
+        master = derive(survey.ledger.key, "rounds")
+    oracle: Oracle | None = None
+    if not elsewhere:
+        oracle = MappedOracle(linear_oracle(second.plan.problem, second.plan.n), second.map)
+    ledger = ledgers.open(second.plan, about, folder, master)
+    return second, Stage(second.plan, second.start, oracle, ledger, replay)

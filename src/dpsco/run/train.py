@@ -114,11 +114,9 @@ def train(
         run.rows_read = stream.rows_read
 
     # Limit BLAS to one thread: the library's oracles parallelise themselves.
-    calm = one_blas_thread() if isinstance(oracle, (CompiledOracle, LinearOracle)) else nullcontext()
+    calm = one_blas_thread() if isinstance(oracle, (CompiledOracle, LinearOracle, SurveyOracle)) else nullcontext()
     with run, calm:
-        layout = dataclasses.replace(plan.layout, label_rule=getattr(oracle, "label_rule", None))
-        if isinstance(plan.method, Surveyed):  # the released survey says how the other rows are cut into rounds
-            layout = dataclasses.replace(layout, coming=run.coming)
+        layout = dataclasses.replace(run.layout, label_rule=getattr(oracle, "label_rule", None))
         batches = stream.open(layout, run.sample)
         run.rows_read, run.rows_available = stream.rows_read, stream.rows_available
         return drive(run, batches, feed, account=account, progress=progress, on_round=on_round)

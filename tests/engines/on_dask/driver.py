@@ -37,6 +37,11 @@ def a_plan(budget: dpsco.Budget | None = None) -> dpsco.Plan:
     )
 
 
+def a_surveyed_plan() -> dpsco.Plan:
+    plan = a_plan()
+    return dpsco.Plan(plan.problem, plan.n, plan.budget, dpsco.Surveyed(rounds=5, rows=5_000))
+
+
 def in_process(folder: Path | str, shuffle: int = 0, budget: dpsco.Budget | None = None) -> np.ndarray:
     rows = FileRows(folder, LABELS, COLUMNS, shuffle=shuffle)
     return dpsco.train(a_plan(budget), dpsco.stream(rows), key=KEY).model.coef
@@ -66,6 +71,12 @@ def bits(folder: Path) -> dict[str, Any]:
                 result = train(a_plan(), shards(folder, shuffle), client, key=KEY)
                 same = np.array_equal(result.model.coef, in_process(folder, shuffle))
                 found[f"{workers} workers, shuffle {shuffle}"] = same
+            surveyed = train(a_surveyed_plan(), shards(folder, 1_500), client, key=KEY)
+            rows = FileRows(folder, LABELS, COLUMNS, shuffle=1_500)
+            alone = dpsco.train(a_surveyed_plan(), dpsco.stream(rows), key=KEY)
+            found[f"{workers} workers, shuffle 1500, surveyed"] = bool(
+                np.array_equal(surveyed.model.coef, alone.model.coef) and surveyed.health == alone.health
+            )
             models[workers] = train(a_plan(loud), shards(folder), client, key=KEY).model.coef
             found["listening"] = listening()
     found["exact model"] = in_process(folder, 0, loud).tolist()

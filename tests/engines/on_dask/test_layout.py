@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsco.engines.dask import layout
-from dpsco.engines.dask.layout import Order, shards_of, spans_of
+from dpsco.engines.dask.layout import Order, open_round, shards_of, spans_of
 from dpsco.rows.shuffle import shuffled
 
 FILES = st.lists(st.lists(st.integers(0, 50), max_size=5), min_size=1, max_size=5)
@@ -47,6 +47,16 @@ def test_spans_cut_every_round_at_whole_units(groups, rounds, size, unit, shuffl
             assert sources <= held
             freed += span.frees
     assert sorted(freed) == sorted({k for spans in found for span in spans for k in span.shards})
+    gone: set[int] = set()
+    for step, (spans, (first, last)) in enumerate(zip(found, bounds, strict=True)):  # one round at a time
+        alone = open_round(shards, step, first, last, order, unit)
+        assert [(s.step, s.start, s.stop, s.shards) for s in alone] == [
+            (s.step, s.start, s.stop, s.shards) for s in spans
+        ]
+        for span in alone:
+            assert not gone & set(span.shards)
+            gone |= set(span.frees)
+    assert gone <= set(freed)
 
 
 @given(st.integers(1, 300), st.integers(1, 70), st.integers(0, 3))

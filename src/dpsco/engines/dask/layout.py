@@ -11,7 +11,7 @@ to the grid are those of the same round in one process. Nothing here depends on 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpsco.rows.shuffle import block_order
 
-__all__ = ["Order", "Shard", "Span", "shards_of", "spans_of"]
+__all__ = ["Order", "Shard", "Span", "open_round", "shards_of", "spans_of"]
 
 SHARD_BYTES = 64 << 20
 """Rows of a shard, as they are held: small enough to have several in memory, large enough to be worth a task."""
@@ -122,6 +122,15 @@ def spans_of(
         edges = [first, *sorted(cut for cut in near if first < cut < last), last]
         spans.append([_span(step, a, b, shards, ends, order) for a, b in pairwise(edges) if a < b])
     return _with_frees(spans)
+
+
+def open_round(shards: Sequence[Shard], step: int, first: int, last: int, order: Order, unit: int) -> tuple[Span, ...]:
+    """The spans of one round, where the rounds behind it are not known yet: shards with rows for them are kept."""
+    (spans,) = spans_of(shards, [(first, last)], order, unit)
+    behind, _ = order.reach(last, last + 1)
+    return tuple(
+        replace(span, step=step, frees=tuple(k for k in span.frees if shards[k].stop <= behind)) for span in spans
+    )
 
 
 def _between(sorted_numbers: Sequence[int], low: int, high: int) -> Sequence[int]:

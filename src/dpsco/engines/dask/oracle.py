@@ -7,7 +7,8 @@ Shards are read in their order, so many ahead of the span that is waited for as 
 summed, released and stepped, the shards of the next are being read.
 Guarantee: sums on the grid are exact in any order; they are added in the order of the spans, so that a run without
 noise repeats its bits as well. Neither the number of workers nor what became of them changes the result.
-Cost: a worker holds a few shards; the driver a few p-vectors; p numbers cross the network a span.
+Cost: a worker holds a few shards; the driver a few p-vectors; p numbers cross the network a span
+(those of the moment in a survey), and the map of the rows crosses it once per round and worker.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from dpsco.clipping import Oracle
+from dpsco.clipping.survey import sum_length
 from dpsco.engines.dask import tasks
 from dpsco.engines.dask.layout import Span
 from dpsco.engines.dask.stream import ShardStream, SpanBatch
@@ -35,13 +37,13 @@ _FIRST, _LATER = 1, 0  # a sum that the driver waits for goes before reading ahe
 
 
 class DaskOracle:
-    """Answers queries with the workers of ``client``; ``oracle`` is what each of them uses."""
+    """Answers queries with the workers of ``client``; ``oracle`` is what each of them uses, until another is set."""
 
     def __init__(self, client: Any, stream: ShardStream, oracle: Oracle) -> None:
-        self._client, self._stream, self._oracle = client, stream, oracle
+        self._client, self._stream, self.oracle = client, stream, oracle
         self._run = uuid.uuid4().hex[:12]  # runs that share a scheduler share no keys
         self._loads: dict[int, Any] = {}
-        self._next = 0
+        self._next = self._queries = 0
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         if not isinstance(batch, SpanBatch):
@@ -53,9 +55,11 @@ class DaskOracle:
 
     def _answer(self, query: Query, spans: Sequence[Span]) -> Clipped:
         # A task rather than scattered data: if the worker that holds it dies, Dask makes it again.
-        asked = self._client.submit(_same, query, key=f"query-{self._run}-{query.step}", priority=_FIRST)
+        self._queries += 1
+        name = f"query-{self._run}-{self._queries}"
+        asked = self._client.submit(_same, (query, self.oracle), key=name, priority=_FIRST)
         ahead = self._ahead()
-        total = Clipped(np.zeros(query.points[0].size), 0)
+        total = Clipped(np.zeros(sum_length(query)), 0)
         todo, waiting = deque(spans), deque[tuple[Span, Any]]()
         while todo or waiting:
             while todo and len(waiting) < ahead:
@@ -90,7 +94,6 @@ class DaskOracle:
         return self._client.submit(
             tasks.answer,
             asked,
-            self._oracle,
             order,
             span,
             self._loads[span.home],
@@ -120,8 +123,8 @@ class DaskOracle:
                 logging.getLogger("dpsco").warning("dpsco: %s cannot be read; its rows count as zero rows.", name)
 
 
-def _same(query: Query) -> Query:
-    return query
+def _same(asked: tuple[Query, Oracle]) -> tuple[Query, Oracle]:
+    return asked
 
 
 @contextmanager

@@ -10,13 +10,12 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from dpsco.accounting.account import Account
-from dpsco.clipping import CompiledOracle, Oracle
+from dpsco.clipping import CompiledOracle, MappedOracle, Oracle, linear_oracle
 from dpsco.engines.dask.oracle import DaskOracle
 from dpsco.engines.dask.stream import ParquetRows, ShardStream
 from dpsco.errors import InvalidArgument
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.plan import Plan
-from dpsco.planning.surveyed_plan import without_survey
 from dpsco.query import Batch
 from dpsco.run.facts import Clipping, Facts
 from dpsco.run.result import Diagnostics, Result, Round
@@ -52,7 +51,7 @@ def train(
     Parameters
     ----------
     plan : Plan
-        With a method of fresh batches of one size. A survey is left out: the plain plan takes its place.
+        With a method of fresh batches of one size, behind a survey or without one.
     rows : ParquetRows
         Files that every worker can reach.
     client : distributed.Client
@@ -76,9 +75,8 @@ def train(
         raise InvalidArgument(
             "Expected rows to be a dpsco.engines.dask.ParquetRows: workers read Parquet files themselves."
         )
-    plan = without_survey(plan)
     stream = ShardStream(rows)
-    workers = DaskOracle(client, stream, _of_workers(plan) if oracle is None else oracle)
+    workers = DaskOracle(client, stream, _one_thread(library_oracle(plan)) if oracle is None else oracle)
     clipping = Clipping.LIBRARY if oracle is None else Clipping.CALLER
     facts = dataclasses.replace(facts or Facts(), clipping=clipping, trusted=(_TRUSTED,))
     run = Run(
@@ -94,18 +92,21 @@ def train(
 
     def feed(batch: Batch) -> None:
         if run.needs_rows:
+            if run.second is not None and not isinstance(workers.oracle, MappedOracle):
+                later = run.second.plan
+                inner = _one_thread(linear_oracle(later.problem, later.n))
+                workers.oracle = MappedOracle(inner, run.second.map)
             run.absorb_sum(workers.answer(run.query, batch))
         run.rows_read = stream.rows_read
 
     try:
         with run, one_blas_thread():
-            batches = stream.open(plan.layout)
+            batches = stream.open(run.layout)
             return drive(run, batches, feed, account=account, progress=progress, on_round=on_round)
     finally:
         workers.close()
 
 
-def _of_workers(plan: Plan) -> Oracle:
+def _one_thread(oracle: Oracle) -> Oracle:
     """The oracle that one process would use, with one thread per task: a worker runs a task on each of its threads."""
-    oracle = library_oracle(plan)
     return dataclasses.replace(oracle, threads=1) if isinstance(oracle, CompiledOracle) else oracle

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpsco.engines.dask.layout import Order, Shard, Span, shards_of, spans_of
+from dpsco.engines.dask.layout import Order, Shard, Span, open_round, shards_of, spans_of
 from dpsco.errors import DataError, InvalidArgument, one_of, positive, positive_integer
-from dpsco.query import CHUNK_ROWS, Batch, chunk_multiple
+from dpsco.query import CHUNK_ROWS, Batch, Portion, chunk_multiple
 from dpsco.rows.file_stream import Labels, RowForm, open_source
 from dpsco.rows.layout import Layout
 from dpsco.rows.public_columns import Columns
 from dpsco.rows.readers.arrow import ParquetSource
-from dpsco.rows.stream import Stream
+from dpsco.rows.stream import Sample, Stream
 
 __all__ = ["ParquetRows", "ShardStream", "SpanBatch"]
 
@@ -95,8 +95,20 @@ class ShardStream(Stream):
         size = layout.batch_size
         rounds = [(step * size, (step + 1) * size) for step in range(layout.rounds)]
         for step, spans in enumerate(spans_of(self.rows.shards, rounds, self.rows.order, self.rows.unit)):
-            self.rows_read = (self.rows_read or 0) + sum(span.stop - span.start for span in spans)
-            yield SpanBatch(step, (), spans)
+            yield self._handed_out(step, spans)
+
+    def _check_portions(self, portions: Sequence[Portion]) -> None:
+        if portions:
+            super()._check_portions(portions)
+
+    def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
+        rows = self.rows
+        for step, part in enumerate(portions):
+            yield self._handed_out(step, open_round(rows.shards, step, part.first, part.last, rows.order, rows.unit))
+
+    def _handed_out(self, step: int, spans: tuple[Span, ...]) -> SpanBatch:
+        self.rows_read = (self.rows_read or 0) + sum(span.stop - span.start for span in spans)
+        return SpanBatch(step, (), spans)
 
     def forget(self, rows: int) -> None:
         """Take back ``rows`` rows that were handed out and could not be read."""

@@ -98,10 +98,11 @@ def pick(rows: SensitiveRows, order: Order, span: Span) -> SensitivePick:
 
 
 def answer(
-    query: Query, oracle: Oracle, order: Order, span: Span, home: SensitiveRows, *others: SensitivePick
+    asked: tuple[Query, Oracle], order: Order, span: Span, home: SensitiveRows, *others: SensitivePick
 ) -> SensitiveSum:
     """The clipped sum of the rows of ``span``: those of ``home`` and what its neighbours lent."""
     _calm()
+    query, oracle = asked
     unread = [entry for part in others for entry in part.unread]
     rows = _mixed_rows(order, span, home, others, unread) if order.shuffle else _rows(span, home, others, unread)
     features = home.chunks[0][0]

@@ -1,0 +1,132 @@
+"""A surveyed run on shards: the bits of one process in both stages, one row in one sum, any stop resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco.engines.dask import ParquetRows, layout, train
+from dpsco.rows.file_stream import FileRows, Labels
+from dpsco.rows.public_columns import Columns
+from dpsco.run import watching
+
+DENSE = Columns.declare([f"x{j}" for j in range(4)], categorical={"city": ["Lyon", "Paris"]})
+SPARSE = Columns.declare(["x0"], hashed={"city": 20})
+LABELS = Labels("bought", ("no", "yes"))
+KEY = bytes(range(32))
+N = 19_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Future:
+    value: Any
+
+    def result(self) -> Any:
+        return self.value
+
+
+class Here:
+    """A client whose tasks run at once, in this process, on copies as a network makes them."""
+
+    def submit(self, task: Any, *arguments: Any, key: str, priority: int, pure: bool = True) -> Future:
+        made = [argument.value if isinstance(argument, Future) else argument for argument in arguments]
+        return Future(pickle.loads(pickle.dumps(task(*pickle.loads(pickle.dumps(made))))))  # noqa: S301
+
+    def nthreads(self) -> dict[str, int]:
+        return {"here": 2}
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "SHARD_BYTES", 100_000)
+
+
+def a_plan(columns: Columns, loss: Any = None, kind: str = "full", adjacency: str = "zero-out") -> dpsco.Plan:
+    problem = dpsco.Problem(loss or dpsco.Logistic(), dpsco.L2Ball(50.0), columns.width, intercept=True)
+    budget = dpsco.Budget(1.0, 1e-6, adjacency)
+    return dpsco.Plan(problem, N, budget, dpsco.Surveyed(rounds=5, rows=3_000, kind=kind))
+
+
+@pytest.mark.parametrize("shuffle", [0, 1_500])
+@pytest.mark.parametrize(
+    ("columns", "loss", "kind"),
+    [
+        (DENSE, dpsco.Logistic(), "full"),
+        (DENSE, dpsco.Logistic(), "diagonal"),
+        (DENSE, dpsco.Softmax(2), "full"),
+        (SPARSE, dpsco.Logistic(), "full"),
+    ],
+    ids=["dense", "diagonal", "softmax", "sparse"],
+)
+def test_shards_give_the_bits_of_one_process(table, columns, loss, kind, shuffle) -> None:
+    plan = a_plan(columns, loss, kind)
+    alone = dpsco.train(plan, dpsco.stream(FileRows(table, LABELS, columns, shuffle=shuffle)), key=KEY)
+    spread = train(plan, ParquetRows(table, LABELS, columns, shuffle=shuffle), Here(), key=KEY)
+    assert spread.model.coef.tobytes() == alone.model.coef.tobytes()
+    assert spread.trace == alone.trace
+    assert spread.health == alone.health
+    assert spread.report.rounds == alone.report.rounds
+    assert spread.report.rows_missing == alone.report.rows_missing
+    assert any("scheduler and workers" in text for text in spread.report.assumptions)
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits(table, tmp_path) -> None:
+    plan, rows = a_plan(DENSE), (table, LABELS, DENSE)
+    whole = train(plan, ParquetRows(*rows), Here(), key=KEY)
+    for at in (0, 1):
+
+        def stop(seen: Any, at: int = at) -> None:
+            if seen.step == at:
+                raise KeyboardInterrupt
+
+        folder = tmp_path / str(at)
+        with pytest.raises(KeyboardInterrupt):
+            train(plan, ParquetRows(*rows), Here(), key=KEY, checkpoint=folder, on_round=stop)
+        again = train(plan, ParquetRows(*rows), Here(), key=KEY, checkpoint=folder, resume=True)
+        assert again.model.coef.tobytes() == whole.model.coef.tobytes()
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
+def test_one_row_of_a_file_moves_one_sum_by_no_more_than_the_noise_covers(tmp_path, adjacency) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = Columns.declare(["a", "b"])
+    rng = np.random.default_rng(3)
+    cells = {"a": rng.standard_normal(N), "b": 0.1 * rng.standard_normal(N), "bought": rng.choice(["no", "yes"], N)}
+    plan = a_plan(columns, adjacency=adjacency)
+
+    def observed(changed: dict[int, tuple[float, float, str]], frozen: list[Any] | None = None) -> tuple[Any, ...]:
+        table = {name: list(values) for name, values in cells.items()}
+        for row, values in changed.items():
+            for name, value in zip(table, values, strict=True):
+                table[name][row] = value
+        path = tmp_path / "rows.parquet"
+        pq.write_table(pa.table(table), path, row_group_size=1_700)
+        sums, released = [], []
+
+        def observer(query: Any, clipped: Any, value: Any) -> None:
+            sums.append(clipped.total.copy())
+            released.append(value.value)
+
+        with watching(observer, replay=frozen):
+            result = train(plan, ParquetRows(path, LABELS, columns), Here(), key=KEY)
+        shown = (dataclasses.replace(result.report, run_id="", reason=""), result.model.coef.tobytes(), result.health)
+        return sums, released, shown
+
+    _, released, _ = observed({})
+    for place in (5, 2_999, 3_000, N - 10):
+        one = observed({place: (0.0, 0.0, "neither")} if adjacency == "zero-out" else {}, released)
+        two = observed({place: (9.0, -9.0, "yes")}, released)
+        assert one[2] == two[2]
+        apart = [float(np.linalg.norm(a - b)) for a, b in zip(one[0], two[0], strict=True)]
+        moved = [t for t, distance in enumerate(apart) if distance > 0]
+        assert moved == ([0] if place < 3_000 else moved[:1])
+        assert moved
+        if place < 3_000:
+            assert apart[0] <= plan.schedule.calibration.at(0).difference
