@@ -22,10 +22,10 @@ import dpsco
 from benchmarks.files import WIDTH, file_rows, plan, write_parquet
 from dpsco.engines.dask import ParquetRows, local_cluster, train
 from dpsco.rows.file_stream import Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 
 PART_ROWS, PARTS, WORKERS, KEY = 500_000, 42, 2, bytes(32)
-COLUMNS = Columns.declare([f"x{j}" for j in range(WIDTH)])
+COLUMNS = PublicColumns([f"x{j}" for j in range(WIDTH)])
 
 
 def folder_of(folder: Path, parts: int) -> Path:

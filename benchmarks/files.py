@@ -13,7 +13,7 @@ import numpy as np
 
 import dpsco
 from dpsco.rows.file_stream import FileRows, Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 
 WIDTH = 50
 
@@ -38,7 +38,7 @@ def write_parquet(folder: Path, rows: int, *, part: int = 250_000, seed: int = 0
 
 
 def file_rows(folder: Path, **options: int) -> FileRows:
-    columns = Columns.declare([f"x{j}" for j in range(WIDTH)])
+    columns = PublicColumns([f"x{j}" for j in range(WIDTH)])
     return FileRows(folder, Labels("y", ("0", "1")), columns, **options)
 
 

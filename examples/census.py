@@ -35,7 +35,7 @@ def main() -> None:
         write_people(folder / "people.csv", 40_000, seed=0)
         write_people(folder / "public.csv", 10_000, seed=1)
         declared = ["--features", "age,hours", "--range", "age=0:100", "--range", "hours=0:80"]
-        declared += ["--categorical", f"job={'|'.join(JOBS)}", "--label", "earns", "--classes", "little,much"]
+        declared += ["--categories", f"job={'|'.join(JOBS)}", "--label", "earns", "--classes", "little,much"]
         promise = ["--epsilon", "1", "--delta", "1e-6"]
         out = ["--out", str(folder / "model.json"), "--public-test", str(folder / "public.csv")]
         dpsco(["fit", str(folder / "people.csv"), *declared, *promise, *out])

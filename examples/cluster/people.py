@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import dpsco
 from dpsco.engines.dask import ParquetRows, local_cluster, train
 from dpsco.rows.file_stream import FileRows, Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 
 ROWS, FILES = 200_000, 4
 
@@ -35,8 +35,8 @@ def write(folder: Path) -> None:
 
 def main() -> None:
     labels = Labels("income", classes=("low", "high"))
-    columns = Columns.declare(
-        ranges={"age": (0, 100), "hours": (0, 100)}, categorical={"city": ["Lyon", "Nice", "Paris"]}, centered=True
+    columns = PublicColumns(
+        ranges={"age": (0, 100), "hours": (0, 100)}, categories={"city": ["Lyon", "Nice", "Paris"]}, centered=True
     )
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(20.0), columns.width, intercept=True)
     plan = dpsco.plan(problem, n=ROWS, budget=dpsco.Budget(epsilon=1.0, delta=1e-6))

@@ -53,6 +53,7 @@ from dpsco.problem import (
 )
 from dpsco.release.mechanisms import Mechanism, mechanism
 from dpsco.rows import Stream, stream
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.run import Diagnostics, Model, Result, Round, train
 from dpsco.run.report import PrivacyReport
 from dpsco.version import __version__
@@ -108,6 +109,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "Problem",
     "Product",
+    "PublicColumns",
     "Result",
     "Round",
     "SecondPassError",

@@ -23,7 +23,7 @@ COLUMNS = [
     "age=0:100",
     "--range",
     "hours=0:80",
-    "--categorical",
+    "--categories",
     "city=Lyon|Paris",
 ]
 CLASSES = ["--label", "income", "--classes", "low,high"]

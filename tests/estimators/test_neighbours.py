@@ -16,7 +16,7 @@ import pytest
 import dpsco
 from dpsco.estimators import PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression
 from dpsco.rows.file_stream import FileRows, Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.run import watching
 
 N, P, T = 900, 4, 3
@@ -134,7 +134,7 @@ def test_a_line_of_a_file_moves_one_sum_whatever_it_holds(line, shuffle, tmp_pat
     paths[1].write_text("\n".join(["a,b,c,d,y", *lines]) + "\n")
 
     def fit(path):
-        rows = FileRows(path, Labels("y", ("0", "1")), Columns.declare(["a", "b", "c", "d"]), shuffle=shuffle)
+        rows = FileRows(path, Labels("y", ("0", "1")), PublicColumns(["a", "b", "c", "d"]), shuffle=shuffle)
         return dpsco.train(plan, dpsco.stream(rows))
 
     compare(fit, (paths[0],), (paths[1],), (plan.schedule.calibration.difference,) * 2)

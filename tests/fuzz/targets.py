@@ -23,7 +23,7 @@ from dpsco.json_files import canonical, write_sealed
 from dpsco.pages.guarantee_in_words import guarantee_in_words
 from dpsco.release.ledger import open_folder
 from dpsco.rows.file_stream import FileRows, Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.run.model_file import SavedModel
 from dpsco.run.report import PrivacyReport
 
@@ -60,7 +60,7 @@ def _result() -> dpsco.Result:
 def _model_bytes() -> bytes:
     import tempfile
 
-    columns = Columns.declare(["a"], ranges={"a": (0, 1)}, hashed={"b": 1})
+    columns = PublicColumns(["a"], ranges={"a": (0, 1)}, hashed={"b": 1})
     with tempfile.TemporaryDirectory() as folder:
         saved = SavedModel(_result(), Labels("y", ("0", "1")), columns, 1.0)
         return saved.write(Path(folder) / "model.json").read_bytes()
@@ -215,7 +215,7 @@ def _small(plan: dict[str, Any]) -> None:
         raise DpscoError
 
 
-_TABLE = Columns.declare(["a"], categorical={"b": ["x", "y"]})
+_TABLE = PublicColumns(["a"], categories={"b": ["x", "y"]})
 
 TARGETS = {
     "model": Target(_read_model, lambda: [_model_bytes()]),

@@ -12,7 +12,7 @@ from tests.fuzz.targets import TARGETS, attempt
 import dpsco
 from dpsco.cli import main
 from dpsco.rows.file_stream import FileRows, Labels, open_source
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 
 
 def changed(name: str, **fields: object) -> bytes:
@@ -76,7 +76,7 @@ def test_dictionaries_with_any_kind_of_index_are_read(index: str, tmp_path: Path
     table = pa.table({"c": column, "y": [0, 1, 1, 0]})
     with pa.OSFile(str(tmp_path / "rows.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
-    columns = Columns.declare(categorical={"c": ["x", "y"]})
+    columns = PublicColumns(categories={"c": ["x", "y"]})
     rows = FileRows(tmp_path / "rows.arrow", Labels("y", ("0", "1")), columns)
     assert np.concatenate([x for x, _ in rows]).tolist() == [[1, 0], [0, 1], [0, 0], [1, 0]]
 

@@ -21,11 +21,11 @@ from dpsco.audit.recording import Transcript, observe
 from dpsco.cli import main as command_line
 from dpsco.engines.dask import ParquetRows, layout, local_cluster, train
 from dpsco.rows.file_stream import Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.run.model_file import SavedModel
 
 N, P, T, FILES = 12_000, 3, 3, 3
-COLUMNS = Columns.declare(["a", "b", "c"])
+COLUMNS = PublicColumns(["a", "b", "c"])
 LABELS = Labels("y", ("no", "yes"))
 Cells = dict[str, list[Any]]
 

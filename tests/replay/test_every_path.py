@@ -147,7 +147,7 @@ OPTIONS = [
     "--json --loss squared --label-bound 0.5",
     "--json --loss softmax --classes 0,1,2 --no-intercept",
     "--json --range a=-3:3 --features a,b --centered",
-    "--json --features a,b --categorical c=0.5|1.5",
+    "--json --features a,b --categories c=0.5|1.5",
     "--json --features a --hashed b=16 --hashed c=16",
 ]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from dpsco.rows.file_stream import Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 
 ROWS = 5_000
 CITIES = ["Lyon", "Paris", "Nice", "Oslo"]
-COLUMNS = Columns.declare(
-    ["height"], ranges={"age": (0, 100)}, categorical={"city": ["Lyon", "Paris"]}, hashed={"code": 3}
+COLUMNS = PublicColumns(
+    ["height"], ranges={"age": (0, 100)}, categories={"city": ["Lyon", "Paris"]}, hashed={"code": 3}
 )
 LABELS = Labels("bought", classes=("no", "yes"))
 

@@ -42,11 +42,9 @@ ARROW_CELLS: dict[str, Any] = {
 
 
 def file_columns() -> Any:
-    from dpsco.rows.public_columns import Columns
+    from dpsco.rows.public_columns import PublicColumns
 
-    return Columns.declare(
-        ["number"], ranges={"ranged": (0, 9)}, categorical={"level": ["0", "1"]}, hashed={"hashed": 4}
-    )
+    return PublicColumns(["number"], ranges={"ranged": (0, 9)}, categories={"level": ["0", "1"]}, hashed={"hashed": 4})
 
 
 def file_cells() -> list[list[Any]]:

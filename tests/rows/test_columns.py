@@ -14,10 +14,11 @@ from scipy.sparse import csr_array
 
 import dpsco
 from dpsco.rows.cells import canonical_text, coded, numbers_from_text
+from dpsco.rows.column_kinds import Category, Hashed, Number
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.prefetch import prefetched
-from dpsco.rows.public_columns import Columns, Hashed, Levels, Number
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.rows.readers.arrow import arrow_numbers, arrow_text
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.shuffle import shuffled
@@ -38,7 +39,7 @@ def test_a_cell_means_the_same_in_python_and_in_arrow_and_whatever_is_beside_it(
 
 
 def test_levels_meet_whatever_type_they_are_stored_in() -> None:
-    column = Levels("c", ("3", "1", "x"))
+    column = Category("c", levels=("3", "1", "x"))
     for values in (["3", " 1", "7", "x"], ["3.0", "1.00", "", "x "]):
         assert column.places(arrow_text(pa.array(values))).tolist() == [0, 1, -1, 2]
     for array in (pa.array([3, 1, None]), pa.array([3.0, 1.0, float("nan")]), pa.array([3, 1, 9]).dictionary_encode()):
@@ -50,17 +51,17 @@ def test_levels_meet_whatever_type_they_are_stored_in() -> None:
 def test_numbers_are_clamped_scaled_and_filled_with_public_constants() -> None:
     column = np.array([-5.0, 0.0, 30.0, 40.0, np.inf, np.nan])
     for number, wanted in [
-        (Number("a", 0, 40), [0, 0, 0.75, 1, 0.5, 0.5]),
-        (Number("a", 0, 40, centered=True), [-1, -1, 0.5, 1, 0, 0]),
+        (Number("a", low=0, high=40), [0, 0, 0.75, 1, 0.5, 0.5]),
+        (Number("a", low=0, high=40, centered=True), [-1, -1, 0.5, 1, 0, 0]),
         (Number("a"), [-5, 0, 30, 40, 0, 0]),
     ]:
-        out = np.zeros((1, 6))
-        number.encode(column, out)
-        np.testing.assert_array_equal(out[0], wanted)
+        ((place, value),) = number.entries(column)
+        assert place == 0
+        np.testing.assert_array_equal(value, wanted)
 
 
 def test_many_levels_make_sparse_rows_with_the_same_features(monkeypatch, tmp_path) -> None:
-    wide = Columns.declare(["height"], categorical={"city": ["Lyon", "Paris"]}, hashed={"code": 500})
+    wide = PublicColumns(["height"], categories={"city": ["Lyon", "Paris"]}, hashed={"code": 500})
     assert wide.sparse
     assert not COLUMNS.sparse
     path = write(tmp_path, "parquet")
@@ -73,27 +74,27 @@ def test_many_levels_make_sparse_rows_with_the_same_features(monkeypatch, tmp_pa
 
 
 def test_a_schema_survives_json_and_refuses_what_it_does_not_know() -> None:
-    assert Columns.from_dict(COLUMNS.to_dict()) == COLUMNS
+    assert PublicColumns.from_dict(COLUMNS.to_dict()) == COLUMNS
     assert len(COLUMNS.feature_names) == COLUMNS.width == 7
     good = COLUMNS.to_dict()
     for damage in (
-        {"features": [{**good["features"][0], "more": 1}]},
-        {"features": [{"kind": "levels", "name": "a"}]},
-        {"features": [{**good["features"][0], "kind": "magic"}]},
-        {"features": []},
+        {"columns": [{**good["columns"][0], "more": 1}]},
+        {"columns": [{"kind": "category", "name": "a"}]},
+        {"columns": [{**good["columns"][0], "kind": "magic"}]},
+        {"columns": []},
         {},
         {**good, "extra": 1},
         None,
     ):
         with pytest.raises(dpsco.InvalidArgument):
-            Columns.from_dict(damage)
+            PublicColumns.from_dict(damage)
     for wrong in (
-        lambda: Number("a", 1, 1),
-        lambda: Number("a", 1),
-        lambda: Levels("a", ("x", " x")),
-        lambda: Levels("a", ()),
-        lambda: Hashed("a", 0),
-        lambda: Columns.declare(["a"], categorical={"a": ["x"]}),
+        lambda: Number("a", low=1, high=1),
+        lambda: Number("a", low=1),
+        lambda: Category("a", levels=("x", " x")),
+        lambda: Category("a"),
+        lambda: Hashed("a", buckets=0),
+        lambda: PublicColumns(["a"], categories={"a": ["x"]}),
         lambda: Labels("y"),
         lambda: Labels("y", ("1", "1.0")),
         lambda: Labels("y", bound=-1.0),

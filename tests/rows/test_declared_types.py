@@ -16,7 +16,7 @@ from dpsco.rows.containers import column_numbers, column_texts, table_numbers
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.ids import rounds_of_ids
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 
 X = np.random.default_rng(2).standard_normal((60, 3))
 Y = np.arange(60) % 2
@@ -68,7 +68,7 @@ def test_a_parquet_column_of_units_in_floating_point_is_refused(tmp_path: Any) -
     for dtype, cells in (("int64", PEOPLE), ("Int64", replaced(PEOPLE, None)), ("float64", replaced(PEOPLE, None))):
         table["who"] = pd.Series(cells, dtype=dtype)
         table.to_parquet(tmp_path / "rows.parquet")
-        label, columns = Labels("y", ("0", "1")), Columns.declare(["a"])
+        label, columns = Labels("y", ("0", "1")), PublicColumns(["a"])
         rows = FileRows(tmp_path / "rows.parquet", label, columns, unit="who", max_rows_per_unit=1)
         if dtype == "float64":
             with pytest.raises(DataError, match="Int64"):
@@ -98,7 +98,7 @@ def test_booleans_that_numpy_wrote_as_text_stay_booleans(tmp_path: Any) -> None:
 def test_a_true_or_false_cell_of_a_file_is_a_number(tmp_path: Any) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "rows.csv").write_text("a,y\nTrue,True\nFalse,False\n1e-150,False\n")
-    rows = FileRows(tmp_path / "rows.csv", Labels("y", ("False", "True")), Columns.declare(["a"]))
+    rows = FileRows(tmp_path / "rows.csv", Labels("y", ("False", "True")), PublicColumns(["a"]))
     features = np.concatenate([x for x, _ in rows])
     assert features[:2, 0].tolist() == [1.0, 0.0]
     assert np.concatenate([y for _, y in rows]).tolist() == [1.0, 0.0, 0.0]
@@ -155,7 +155,7 @@ def test_one_long_cell_of_a_csv_file_costs_itself_and_a_longer_one_is_named(tmp_
     found = []
     for text in (lines, replaced(lines, "x" * 3_000_000 + ",1"), replaced(lines, "x" * 20_000_000 + ",1")):
         (tmp_path / "rows.csv").write_text("\n".join(["a,y", *text]) + "\n")
-        rows = FileRows(tmp_path / "rows.csv", Labels("y", ("0", "1")), Columns.declare(["a"]))
+        rows = FileRows(tmp_path / "rows.csv", Labels("y", ("0", "1")), PublicColumns(["a"]))
         if len(found) == 2:
             with pytest.raises(DataError, match="longer than 4 MiB"):
                 list(rows)

@@ -11,10 +11,10 @@ import pytest
 import dpsco
 from dpsco.json_files import canonical, write_sealed
 from dpsco.rows.file_stream import Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.run.model_file import SavedModel
 
-COLUMNS = Columns.declare(["a"], ranges={"b": (0, 2)}, categorical={"c": ["x", "y"]})
+COLUMNS = PublicColumns(["a"], ranges={"b": (0, 2)}, categories={"c": ["x", "y"]})
 
 
 def trained(loss: dpsco.problem.Loss, *, intercept: bool = True, epsilon: float = 1.0) -> dpsco.Result:

@@ -15,7 +15,7 @@ from dpsco.clipping import CompiledOracle
 from dpsco.query import Batch, Query
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.file_stream import FileRows, Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 
 RNG = np.random.default_rng(0)
 KEY = bytes(32)
@@ -210,7 +210,7 @@ def test_ids_above_2_to_53_are_different_people(tmp_path: Any) -> None:
     lines = "".join(f"{k / 10},{person},1\n" for k, person in enumerate(people))
     (tmp_path / "rows.csv").write_text("a,who,y\n" + lines)
     rows = FileRows(
-        tmp_path / "rows.csv", Labels("y", ("0", "1")), Columns.declare(["a"]), unit="who", max_rows_per_unit=1
+        tmp_path / "rows.csv", Labels("y", ("0", "1")), PublicColumns(["a"]), unit="who", max_rows_per_unit=1
     )
     assert np.isfinite(np.concatenate([y for _, y in rows])).tolist() == [True, True, True, False]
     for ids in (people, np.array(people), pd.array([*people[:3], people[0]], dtype="Int64"), list(map(str, people))):
@@ -261,7 +261,7 @@ def test_a_unit_that_is_replaced_or_leaves_changes_the_counted_rows_of_no_other_
 
 def test_one_byte_that_is_not_utf8_costs_its_own_cell(tmp_path: Any) -> None:
     lines = [f"{k / 100},city,{k % 2}".encode() for k in range(100)]
-    columns = Columns.declare(["a"], categorical={"c": ["city"]})
+    columns = PublicColumns(["a"], categories={"c": ["city"]})
     chunks = []
     for cell in (b"0.5,city,1", b"\xff\xfe,city,1", b"0.5,\xffcity,1", b"0.5,city,\xff"):
         (tmp_path / "rows.csv").write_bytes(b"a,c,y\n" + b"\n".join([*lines[:40], cell, *lines[41:]]) + b"\n")

@@ -12,7 +12,7 @@ import pytest
 
 import dpsco
 from dpsco.rows.file_stream import FileRows, Labels, open_source
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.rows.readers import source
 
 from .conftest import COLUMNS, LABELS, ROWS, expected, table, write, write_matrix
@@ -73,7 +73,7 @@ def test_a_glob_and_a_folder_are_read_in_the_order_of_names(tmp_path) -> None:
 # --- damage ---------------------------------------------------------------------------------------------
 
 
-def outcome(path: Path, labels: Labels, columns: Columns | int) -> str:
+def outcome(path: Path, labels: Labels, columns: PublicColumns | int) -> str:
     """What reading comes to: "read", or the message of a DataError; anything else fails the test."""
     try:
         for _ in FileRows(path, labels, columns):
@@ -140,7 +140,7 @@ def test_flipped_bytes_never_crash_and_never_show(kind, tmp_path) -> None:
 def test_a_garbled_csv_says_so_without_its_content(text, tmp_path) -> None:
     path = tmp_path / "people.csv"
     path.write_bytes(text.encode("latin-1"))
-    message = outcome(path, Labels("y", ("0", "1")), Columns.declare(["a"]))
+    message = outcome(path, Labels("y", ("0", "1")), PublicColumns(["a"]))
     assert message != "read"
     assert "SECRET" not in message
     assert any(word in message for word in ("Repair", "Add one", "Check"))
@@ -149,7 +149,7 @@ def test_a_garbled_csv_says_so_without_its_content(text, tmp_path) -> None:
 def test_a_cell_that_is_no_number_costs_its_own_row_nothing_else(tmp_path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text('a,b,y\n0.5,1,1\nwhat,2,0\n,"3",1\n1e-1,nan,0\n.25,1e2,maybe\n')
-    columns = Columns.declare(["a"], ranges={"b": (0, 4)})
+    columns = PublicColumns(["a"], ranges={"b": (0, 4)})
     x, y = gathered(FileRows(path, Labels("y", ("0", "1")), columns))
     np.testing.assert_allclose(
         x, [[0.5, 0.25], [0, 0.5], [0, 0.75], [0.1, 0.5], [0.25 / 1.0307764, 1 / 1.0307764]], rtol=1e-6
@@ -159,13 +159,11 @@ def test_a_cell_that_is_no_number_costs_its_own_row_nothing_else(tmp_path) -> No
 
 def test_headers_without_rows_and_empty_sources(tmp_path) -> None:
     (tmp_path / "empty.csv").write_text("a,y\n")
-    assert list(FileRows(tmp_path / "empty.csv", Labels("y", ("0", "1")), Columns.declare(["a"]))) == []
+    assert list(FileRows(tmp_path / "empty.csv", Labels("y", ("0", "1")), PublicColumns(["a"]))) == []
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 1)
     plan = dpsco.Plan(problem, 10, dpsco.Budget(1.0, 1e-5), dpsco.AcceleratedSRGD(rounds=2, beta=1.0, clip=1.0))
     with pytest.raises(dpsco.DataError, match="empty"):
-        dpsco.train(
-            plan, dpsco.stream(FileRows(tmp_path / "empty.csv", Labels("y", ("0", "1")), Columns.declare(["a"])))
-        )
+        dpsco.train(plan, dpsco.stream(FileRows(tmp_path / "empty.csv", Labels("y", ("0", "1")), PublicColumns(["a"]))))
 
 
 def test_what_is_not_there_is_said_by_name(tmp_path) -> None:
@@ -176,9 +174,9 @@ def test_what_is_not_there_is_said_by_name(tmp_path) -> None:
         (lambda: FileRows(tmp_path / "*.none", LABELS, COLUMNS), "No data file"),
         (lambda: FileRows(tmp_path, LABELS, COLUMNS), "several kinds"),
         (lambda: FileRows(path, Labels("y", ("0", "1")), COLUMNS), "no column 'y'"),
-        (lambda: FileRows(path, LABELS, Columns.declare(["weight"])), "no column 'weight'"),
-        (lambda: FileRows(path, LABELS, Columns.declare(["bought"])), "among the features"),
-        (lambda: FileRows(path, LABELS, 3), "Tables need Columns"),
+        (lambda: FileRows(path, LABELS, PublicColumns(["weight"])), "no column 'weight'"),
+        (lambda: FileRows(path, LABELS, PublicColumns(["bought"])), "among the features"),
+        (lambda: FileRows(path, LABELS, 3), "Tables need PublicColumns"),
         (lambda: FileRows(path, LABELS, COLUMNS, unit="person"), "go together"),
         (lambda: open_source(__file__), "Cannot tell"),
     ]:
@@ -194,7 +192,7 @@ def test_unsupported_types_are_named_before_a_row_is_used(tmp_path) -> None:
     days = [datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)] * 3
     pq.write_table(pa.table({"when": days, "y": [0, 1, 0]}), tmp_path / "t.parquet")
     with pytest.raises(dpsco.DataError, match=r"'when'.*timestamp"):
-        list(FileRows(tmp_path / "t.parquet", Labels("y", ("0", "1")), Columns.declare(["when"])))
+        list(FileRows(tmp_path / "t.parquet", Labels("y", ("0", "1")), PublicColumns(["when"])))
 
 
 def test_a_file_that_has_gone_is_not_called_damaged(tmp_path: Path) -> None:

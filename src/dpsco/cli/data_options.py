@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpsco.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from dpsco.rows.public_columns import Columns
+    from dpsco.rows.public_columns import PublicColumns
     from dpsco.rows.readers.source import MatrixSource, TableSource
 
 __all__ = ["add_data_options", "declared_columns", "pairs"]
@@ -25,15 +25,27 @@ def add_data_options(parser: Any) -> None:
     )
     group.add_argument("--features", metavar="A,B,C", help="numeric columns (default: all other columns)")
     group.add_argument(
+        "--columns", metavar="FILE", help="a schema of all feature columns, .json or .toml (dpsco columns drafts one)"
+    )
+    group.add_argument(
         "--range",
         action="append",
         default=[],
         metavar="COLUMN=LOW:HIGH",
         help="clamp a column to this range and scale it to [0, 1]; repeatable",
     )
+    group.add_argument("--log", metavar="A,B", help="columns with a range that are on a log scale")
     group.add_argument("--centered", action="store_true", help="scale ranges to [-1, 1] instead")
     group.add_argument(
-        "--categorical",
+        "--date",
+        action="append",
+        default=[],
+        metavar="COLUMN=FIRST:LAST",
+        help="a column of dates such as 2024-02-29, scaled like a range; repeatable",
+    )
+    group.add_argument("--boolean", metavar="A,B", help="columns of yes and no, true and false, 1 and 0")
+    group.add_argument(
+        "--categories",
         action="append",
         default=[],
         metavar="COLUMN=A|B|C",
@@ -46,50 +58,72 @@ def add_data_options(parser: Any) -> None:
         metavar="COLUMN=BUCKETS",
         help="one 0/1 feature per hash bucket, if the levels cannot be listed; repeatable",
     )
+    group.add_argument("--missing", metavar="A,B", help="columns with one more feature for missing cells; or: all")
+    group.add_argument("--other", metavar="A,B", help="categories with one more feature for other levels; or: all")
     group.add_argument("--width", type=int, help="number of features of a libsvm file (indices start at 1)")
 
 
 def declared_columns(
     args: argparse.Namespace, source: TableSource | MatrixSource, besides: tuple[str, ...]
-) -> tuple[Columns | int, list[str]]:
+) -> tuple[PublicColumns | int, list[str]]:
     """Return the columns that the options declare for ``source``, and notes for the user.
 
     ``besides`` names columns that are not features, such as the label.
     """
-    from dpsco.rows.public_columns import Columns
+    from dpsco.rows.public_columns import PublicColumns
     from dpsco.rows.readers.source import MatrixSource
 
-    given = args.features or args.range or args.categorical or args.hashed
+    options = ("features", "range", "log", "date", "boolean", "categories", "hashed", "missing", "other", "centered")
+    given = [f"--{name}" for name in options if getattr(args, name)]
+    if args.columns is not None and given:
+        raise InvalidArgument(f"--columns states all feature columns: leave out {', '.join(given)}.")
     if isinstance(source, MatrixSource):
-        if given:
-            raise InvalidArgument("--features, --range, --categorical and --hashed need a table with named columns.")
+        if given or args.columns is not None:
+            raise InvalidArgument(f"{', '.join(given or ['--columns'])}: only a table has named columns.")
         width = source.width if args.width is None else int(args.width)
         if width is None:
             raise InvalidArgument("A libsvm file does not state the number of features: add --width N.")
         return width, []
-    ranges = {name: _ends(name, text) for name, text in pairs("--range", args.range)}
-    categorical = {name: text.split("|") for name, text in pairs("--categorical", args.categorical)}
-    hashed = {name: _whole(name, text) for name, text in pairs("--hashed", args.hashed)}
     _check_names(source, besides)  # before any note: the first line of a file without a header is a row
-    taken = {*categorical, *hashed, *besides}
+    if args.columns is not None:
+        columns = PublicColumns.read(args.columns)
+        _check_names(source, columns.names)
+        return columns, []
+    ranges = {name: _ends(name, text) for name, text in pairs("--range", args.range)}
+    categories = {name: text.split("|") for name, text in pairs("--categories", args.categories)}
+    hashed = {name: _whole(name, text) for name, text in pairs("--hashed", args.hashed)}
+    dates = {name: _ends_of_dates(name, text) for name, text in pairs("--date", args.date)}
+    booleans = _listed(args.boolean)
+    taken = {*categories, *hashed, *dates, *booleans, *besides}
     notes = []
     if args.features is not None:
-        numbers = [name.strip() for name in args.features.split(",") if name.strip()]
+        numbers = _listed(args.features)
     elif source.number_columns is None:
         numbers = [name for name in source.names if name not in taken]
         notes.append(
             f"used as numeric: {', '.join(numbers) or 'none'}. A CSV file has no column types; a cell that is not a "
-            "number counts as missing. Name numeric columns with --features, text with --categorical or --hashed."
+            "number counts as missing. Name numeric columns with --features, text with --categories or --hashed."
         )
     else:
         numbers = [name for name in source.number_columns if name not in taken]
         unused = [name for name in source.names if name not in {*numbers, *taken}]
         if unused:
             notes.append(
-                f"not used, because not numeric: {', '.join(unused)}. Declare them with --categorical or --hashed."
+                f"not used, because not numeric: {', '.join(unused)}. Declare them with --categories or --hashed."
             )
-    columns = Columns.declare(numbers, ranges=ranges, categorical=categorical, hashed=hashed, centered=args.centered)
-    _check_names(source, [column.name for column in columns.features])
+    columns = PublicColumns(
+        numbers,
+        ranges=ranges,
+        log=_listed(args.log),
+        centered=args.centered,
+        dates=dates,
+        booleans=booleans,
+        categories=categories,
+        hashed=hashed,
+        missing=args.missing == "all" or _listed(args.missing),
+        other=args.other == "all" or _listed(args.other),
+    )
+    _check_names(source, columns.names)
     return columns, notes
 
 
@@ -105,6 +139,19 @@ def pairs(option: str, texts: list[str]) -> list[tuple[str, str]]:
         if "=" not in text.strip("="):
             raise InvalidArgument(f"Expected {option} {text!r} in the form COLUMN=VALUE.")
     return [(text.partition("=")[0], text.partition("=")[2]) for text in texts]
+
+
+def _listed(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def _ends_of_dates(name: str, text: str) -> tuple[str, str]:
+    first, found, last = text.partition(":")
+    if not found:
+        raise InvalidArgument(
+            f"Expected --date {name}={text} in the form COLUMN=FIRST:LAST, such as 1900-01-01:2030-01-01."
+        )
+    return first, last
 
 
 def _ends(name: str, text: str) -> tuple[float, float]:

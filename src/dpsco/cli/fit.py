@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpsco.planning.plan import Plan
     from dpsco.problem import Loss
     from dpsco.rows.file_stream import Labels
-    from dpsco.rows.public_columns import Columns
+    from dpsco.rows.public_columns import PublicColumns
     from dpsco.run.result import Result
 
 __all__ = ["add_parser", "run"]
@@ -29,7 +29,7 @@ _TEACH = """\
 examples
   dpsco fit people.parquet --label income --classes low,high --epsilon 1 --delta 1e-6 --out model.json
   dpsco fit 'parts/*.csv' --label y --features age,hours --range age=0:100 --range hours=0:100 \\
-      --categorical 'city=Lyon|Paris' --epsilon 1 --delta 1e-6 --out model.json --report page.html
+      --categories 'city=Lyon|Paris' --epsilon 1 --delta 1e-6 --out model.json --report page.html
   dpsco fit big/ --label y --epsilon 1 --delta 1e-6 --out model.json --checkpoint run --resume
   dpsco fit s3://bucket/big --label y --epsilon 1 --delta 1e-6 --out model.json --cluster tls://scheduler:8786
 
@@ -187,7 +187,7 @@ def _elsewhere(args: argparse.Namespace) -> bool:
 
 
 def _train(
-    args: argparse.Namespace, plan: Plan, labels: Labels, columns: Columns | int, block: int, counted: Any
+    args: argparse.Namespace, plan: Plan, labels: Labels, columns: PublicColumns | int, block: int, counted: Any
 ) -> Result:
     """Train in this process, or on the cluster that the options name."""
     from dpsco.run.facts import Facts
@@ -235,7 +235,7 @@ def _task(args: argparse.Namespace) -> tuple[Loss, Labels]:
     return dpsco.Logistic() if args.loss == "logistic" else dpsco.SmoothedHinge(), Labels(args.label, names)
 
 
-def _block_rows(columns: Columns | int) -> int:
+def _block_rows(columns: PublicColumns | int) -> int:
     """Return the rows per shuffled block: 65,536, or as many as fit into 64 MB."""
     width = columns if isinstance(columns, int) else len(columns.features) if columns.sparse else columns.width
     return min(1 << 16, max(4096, SHUFFLE_BYTES // (4 * width)))

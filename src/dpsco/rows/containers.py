@@ -25,6 +25,7 @@ __all__ = [
     "column_length",
     "column_numbers",
     "column_texts",
+    "frame_columns",
     "is_frame",
     "is_rows",
     "refuse_times",
@@ -56,7 +57,7 @@ def column_length(column: Any) -> int:
 def column_numbers(column: Any) -> Array:
     """Return a column as float64, NaN where a cell holds no number."""
     if is_frame(column):
-        column = _columns(column)[0]
+        column = frame_columns(column)[0]
     refuse_times(column := listed(column))
     if (known := _array(column)) is not None:
         return _real(known)
@@ -75,7 +76,7 @@ def column_texts(column: Any, of: str = "label") -> tuple[list[str], NDArray[np.
     """
     rule: Callable[[Any], str] = id_text if of == "id" else label_text
     if is_frame(column):
-        column = _columns(column)[0]
+        column = frame_columns(column)[0]
     refuse_times(column := listed(column))
     if of == "id" and (kind := _rounded_kind(column)):
         raise DataError(id_message("The column of ids", kind))
@@ -83,8 +84,11 @@ def column_texts(column: Any, of: str = "label") -> tuple[list[str], NDArray[np.
     if known is not None:  # a rule per different value
         values, codes = np.unique(known, return_inverse=True)
         cells, codes = list(values), codes.reshape(-1).astype(np.int64)
+    elif set(map(type, cells := column_cells(column))) == {str}:  # a rule per different text
+        places = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
+        cells, codes = list(places), np.array([places[cell] for cell in cells], dtype=np.int64)
     else:
-        cells, codes = column_cells(column), np.arange(column_length(column), dtype=np.int64)
+        codes = np.arange(column_length(column), dtype=np.int64)
     texts = [rule(cell) for cell in cells]
     different = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     return list(different), np.array([different[text] for text in texts], dtype=np.int64)[codes]
@@ -93,7 +97,7 @@ def column_texts(column: Any, of: str = "label") -> tuple[list[str], NDArray[np.
 def column_cells(column: Any) -> list[Any]:
     """Return the cells of a column as Python objects."""
     if is_frame(column):
-        column = _columns(column)[0]
+        column = frame_columns(column)[0]
     column = listed(column)
     if isinstance(column, (list, tuple)):
         return list(column)
@@ -184,7 +188,7 @@ def _rounded_kind(column: Any) -> str | None:
 
 
 def _frame(frame: Any, width: int) -> Array:
-    columns = _columns(frame)
+    columns = frame_columns(frame)
     if len(columns) != width:
         raise DataError(width_message(len(columns), width))
     out = np.empty((len(columns[0]) if columns else 0, width), order="F")
@@ -216,7 +220,8 @@ def _series_cells(column: Any) -> list[Any]:
     return list(column.to_list() if hasattr(column, "to_list") else column.tolist())
 
 
-def _columns(frame: Any) -> list[Any]:
+def frame_columns(frame: Any) -> list[Any]:
+    """Return the columns of a table, in order."""
     if hasattr(frame, "iloc"):  # pandas; a Series has no columns
         return [frame.iloc[:, place] for place in range(frame.shape[1])]
     if hasattr(frame, "get_columns"):  # polars

@@ -1,6 +1,6 @@
 """Files as streams: CSV, Parquet, Arrow IPC, libsvm and .npz, in order, chunk by chunk, never loaded whole.
 
-    columns = Columns.declare(["age"], ranges={"age": (0, 100)}, categorical={"city": ["Lyon", "Paris"]})
+    columns = PublicColumns(ranges={"age": (0, 100)}, categories={"city": ["Lyon", "Paris"]})
     rows = FileRows("people/*.parquet", Labels("income", classes=("low", "high")), columns)
     result = dpsco.train(plan, dpsco.stream(rows))
 
@@ -26,7 +26,7 @@ from dpsco.rows.containers import column_numbers, column_texts
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.gate import Declared, admit
 from dpsco.rows.prefetch import prefetched
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.rows.readers.arrow import ArrowSource, ParquetSource
 from dpsco.rows.readers.csv import CsvSource
 from dpsco.rows.readers.libsvm import LibsvmSource
@@ -87,24 +87,24 @@ class RowForm:
     """What makes rows of a table's cells: all of it public, and the same wherever the cells are read."""
 
     labels: Labels | None
-    columns: Columns
+    columns: PublicColumns
     feature_norm: float
 
     def __post_init__(self) -> None:
-        if self.labels is not None and self.labels.column in self.columns.numbers + self.columns.texts:
+        if self.labels is not None and self.labels.column in self.columns.names:
             raise InvalidArgument(f"The label {self.labels.column!r} is among the features. Leave it out there.")
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """Columns to read as numbers."""
         named = () if self.labels is None or self.labels.classes is not None else (self.labels.column,)
-        return (*self.columns.numbers, *named)
+        return (*self.columns.reads("number"), *named)
 
     @property
     def texts(self) -> tuple[str, ...]:
         """Columns to read as text."""
         named = () if self.labels is None or self.labels.classes is None else (self.labels.column,)
-        return (*self.columns.texts, *named)
+        return (*self.columns.reads("text"), *self.columns.reads("date"), *named)
 
     def encode(self, table: Table) -> tuple[Any, Array]:
         """Features in the unit ball and labels of the rows of ``table``."""
@@ -156,7 +156,7 @@ class FileRows:
         self,
         path: str | Path,
         labels: Labels | None,
-        columns: Columns | int,
+        columns: PublicColumns | int,
         *,
         feature_norm: float = 1.0,
         unit: str | None = None,
@@ -172,15 +172,15 @@ class FileRows:
         self._unit, self._limit = unit, max_rows_per_unit
         self._shuffle = shuffle if shuffle == 0 else positive_integer("shuffle", shuffle, "It is a number of rows.")
         self._seed = seed
-        if isinstance(self._source, TableSource) != isinstance(columns, Columns):
-            raise InvalidArgument("Tables need Columns; .npz and libsvm files need the number of their features.")
+        if isinstance(self._source, TableSource) != isinstance(columns, PublicColumns):
+            raise InvalidArgument("Tables need PublicColumns; .npz and libsvm files need the number of their features.")
         if isinstance(self._source, MatrixSource):
             width = positive_integer("columns", columns, "It is the number of features.")
             if self._source.width not in (None, width):
                 raise DataError(f"Expected {width} features, the file has {self._source.width}.")
         if unit is not None and not isinstance(self._source, TableSource):
             raise InvalidArgument("A unit needs a table with a column of ids (CSV, Parquet, Arrow).")
-        if isinstance(columns, Columns) and unit in columns.numbers + columns.texts:
+        if isinstance(columns, PublicColumns) and unit in columns.names:
             raise InvalidArgument(
                 f"The unit {unit!r} is among the features. Leave it out there: it says whose a row is."
             )
@@ -188,7 +188,7 @@ class FileRows:
     @property
     def declared(self) -> Declared:
         """What a row is: stated by the columns, or by the kind of file."""
-        if isinstance(self._columns, Columns):
+        if isinstance(self._columns, PublicColumns):
             return Declared(self._columns.width, "float32", self._columns.sparse)
         source = self._source
         if not isinstance(source, MatrixSource):
@@ -204,7 +204,7 @@ class FileRows:
 
     def _table_chunks(self) -> Iterator[tuple[Any, Array]]:
         source, columns = self._source, self._columns
-        if not isinstance(source, TableSource) or not isinstance(columns, Columns):
+        if not isinstance(source, TableSource) or not isinstance(columns, PublicColumns):
             raise TypeError
         form = RowForm(self._labels, columns, self._norm)
         cap = None if self._limit is None else ContributionCap(self._limit)

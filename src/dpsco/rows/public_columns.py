@@ -1,173 +1,142 @@
-"""Columns of a table as features: declared, never learned from the rows.
+"""``PublicColumns``: columns of a raw table as features, declared by people and never learned from the rows.
 
-A number is clamped to its declared range and mapped to [0, 1] (or [-1, 1]); a category becomes one 0/1 feature for
-each declared level, or for each of k buckets of a hash; a cell that is missing or of no declared level gets the middle
-of the range (0 without one), or no level. So a row's features depend on that row and on public constants alone.
+    columns = PublicColumns(ranges={"age": (0, 120), "income": (0, 1e6)}, log=["income"],
+                            categories={"city": ["Lyon", "Paris"]})
+    columns.transform(frame)        scikit-learn, pandas, polars, Arrow, arrays, dicts of columns, lists of rows
+    columns.write("columns.json")   a schema that people can review; files and the command line read it
+
+Guarantee: the features of a row depend on that row and on what was declared. Neither another row nor the type, the
+order or the container of a column changes a bit of them.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
+import inspect
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.errors import InvalidArgument, positive_integer
-from dpsco.rows.cells import Coded, canonical_text
+from dpsco.errors import InvalidArgument
+from dpsco.rows.column_kinds import Boolean, Category, Column, Date, Hashed, Number
+from dpsco.rows.column_schema import entries_of, from_entries, read_schema, write_schema
+from dpsco.rows.named_columns import table_of
 
-__all__ = ["Columns", "Hashed", "Levels", "Number"]
+__all__ = ["EncodedRows", "PublicColumns", "columns_from"]
 
 SPARSE_FROM = 32
 """Features for each column from which rows are kept sparse."""
 
 
-@dataclass(frozen=True)
-class Number:
-    """A column of numbers; with ``low`` and ``high`` clamped to them and mapped to [0, 1], ``centered`` to [-1, 1]."""
+class EncodedRows(np.ndarray):
+    """A plain array that also says how long its rows can be; views and results of arithmetic say nothing."""
 
-    name: str
-    low: float | None = None
-    high: float | None = None
-    centered: bool = False
-
-    def __post_init__(self) -> None:
-        if (self.low is None) != (self.high is None):
-            raise InvalidArgument(f"Expected both ends of the range of {self.name!r}, or none.")
-        if self.low is not None and self.high is not None:
-            low, high = float(self.low), float(self.high)
-            if not -1e100 < low < high < 1e100:
-                raise InvalidArgument(f"Expected the range of {self.name!r} as low < high, got {low} and {high}.")
-            object.__setattr__(self, "low", low)
-            object.__setattr__(self, "high", high)
-
-    size: ClassVar[int] = 1
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the features that the column becomes."""
-        return (self.name,)
-
-    def encode(self, column: Any, out: NDArray[Any]) -> None:
-        """Write the features of the cells ``column`` into ``out``, one row of it per feature."""
-        if self.low is None or self.high is None:
-            out[0] = column
-            out[0, ~np.isfinite(out[0])] = 0.0
-            return
-        share = np.subtract(column, self.low, dtype=np.float64)
-        share /= self.high - self.low
-        np.clip(share, 0.0, 1.0, out=share)
-        share[~np.isfinite(column)] = 0.5
-        out[0] = 2 * share - 1 if self.centered else share
+    feature_norm: float | None = None
 
 
-@dataclass(frozen=True)
-class Levels:
-    """A column of categories: one feature for each declared level."""
+class PublicColumns:
+    """Declared columns of a raw table, as a scikit-learn transformer.
 
-    name: str
-    levels: tuple[str, ...]
+    Parameters
+    ----------
+    numbers : sequence of str, optional
+        Columns of numbers without a range: taken as they are, 0 where missing. ``feature_norm`` of the estimator must
+        then bound the rows.
+    ranges : mapping of str to (low, high), optional
+        Columns of numbers: clamped to the range and mapped to [0, 1]. A wide range costs little with a survey.
+    log : sequence of str
+        Columns of ``ranges`` on a log scale: log(x / low), or log(1 + x) if low is 0.
+    centered : bool or sequence of str
+        Columns that are mapped to [-1, 1] instead; True for all.
+    dates : mapping of str to (first, last), optional
+        Columns of dates, such as ("1900-01-01", "2030-01-01"), mapped like numbers, by the day.
+    booleans : sequence of str
+        Columns of yes and no: 1, true, yes, t, y, on and their opposites.
+    categories : mapping of str to sequence, optional
+        Columns of categories with their levels: one 0/1 feature per level. 3, 3.0 and "3" are one level.
+    hashed : mapping of str to int, optional
+        Columns of categories that cannot be listed: one 0/1 feature per bucket of a fixed hash.
+    missing : bool or sequence of str
+        Columns that get one more feature, 1 where the cell is missing; True for all. With or without it a missing cell
+        is the middle of its range, or no level.
+    other : bool or sequence of str
+        Columns of ``categories`` that get one more feature, 1 for levels that are not declared; True for all. Without
+        it such a cell has no level.
 
-    def __post_init__(self) -> None:
-        levels = tuple(canonical_text(level) for level in self.levels)
-        if not levels or len(set(levels)) != len(levels) or "" in levels:
-            raise InvalidArgument(f"Expected the levels of {self.name!r} to be different texts, at least one.")
-        object.__setattr__(self, "levels", levels)
+    Raises
+    ------
+    InvalidArgument
+        If a column is declared twice, an option names a column that is not declared, or a range is not one.
 
-    @property
-    def size(self) -> int:
-        """Number of features that the column becomes."""
-        return len(self.levels)
+    Guarantee: the features of a row depend on that row and on these arguments alone. Columns of a table that are not
+    declared are never looked at. Columns of arrays and of lists of rows are named "0", "1", ... by their position.
+    Cost: one pass over the declared cells; float32 features, CSR where most of them are 0.
 
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the features that the column becomes."""
-        return tuple(f"{self.name}={level}" for level in self.levels)
-
-    def places(self, column: Coded) -> NDArray[np.int64]:
-        """Which of its features each row sets; -1 for none."""
-        places = {level: place for place, level in enumerate(self.levels)}
-        return np.array([*(places.get(text, -1) for text in column.values), -1], dtype=np.int64)[column.codes]
-
-
-@dataclass(frozen=True)
-class Hashed:
-    """A column of categories: one feature for each of ``buckets`` values of a fixed hash of the text."""
-
-    name: str
-    buckets: int
-
-    def __post_init__(self) -> None:
-        why = "It is the number of buckets to hash into."
-        object.__setattr__(self, "buckets", positive_integer("buckets", self.buckets, why))
-
-    @property
-    def size(self) -> int:
-        """Number of features that the column becomes."""
-        return self.buckets
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the features that the column becomes."""
-        return tuple(f"{self.name}#{bucket}" for bucket in range(self.buckets))
-
-    def places(self, column: Coded) -> NDArray[np.int64]:
-        """Which of its features each row sets; -1 for none."""
-        return np.array([*(self._bucket(text) for text in column.values), -1], dtype=np.int64)[column.codes]
-
-    def _bucket(self, text: str) -> int:
-        digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()
-        return int.from_bytes(digest, "little") % self.buckets
-
-
-KINDS: dict[str, Any] = {"number": Number, "levels": Levels, "hashed": Hashed}
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The columns that make a row, in the order of its features.
-
-    >>> columns = Columns.declare(["age"], ranges={"age": (0, 100)}, categorical={"city": ["Lyon", "Paris"]})
-    >>> columns.feature_names
-    ('age', 'city=Lyon', 'city=Paris')
-    >>> columns.encode({"age": np.array([50.0]), "city": Coded(("Paris",), np.array([0]))}).tolist()
-    [[0.5, 0.0, 1.0]]
+    Examples
+    --------
+    >>> columns = PublicColumns(ranges={"age": (0, 100)}, categories={"city": ["Lyon", "Paris"]})
+    >>> columns.get_feature_names_out().tolist()
+    ['age', 'city=Lyon', 'city=Paris']
+    >>> columns.transform({"age": [50, "?"], "city": ["Paris", "Oslo"]}).tolist()
+    [[0.5, 0.0, 1.0], [0.5, 0.0, 0.0]]
     """
 
-    features: tuple[Number | Levels | Hashed, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "features", tuple(self.features))
-        names = [column.name for column in self.features]
-        if not names:
-            raise InvalidArgument("Expected at least one feature column.")
-        if len(set(names)) != len(names):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            raise InvalidArgument(f"Expected each column to be declared once; declared twice: {', '.join(twice)}.")
-
-    @classmethod
-    def declare(
-        cls,
+    def __init__(
+        self,
         numbers: Sequence[str] = (),
         *,
         ranges: Mapping[str, tuple[float, float]] | None = None,
-        categorical: Mapping[str, Sequence[str]] | None = None,
+        log: Sequence[str] = (),
+        centered: bool | Sequence[str] = False,
+        dates: Mapping[str, tuple[Any, Any]] | None = None,
+        booleans: Sequence[str] = (),
+        categories: Mapping[str, Sequence[Any]] | None = None,
         hashed: Mapping[str, int] | None = None,
-        centered: bool = False,
-    ) -> Columns:
-        """Columns of numbers (those with ranges scaled), then categories with their levels, then hashed ones."""
-        ranges, categorical, hashed = dict(ranges or {}), dict(categorical or {}), dict(hashed or {})
-        names = [*numbers, *(name for name in ranges if name not in numbers)]
-        parts: list[Number | Levels | Hashed] = []
-        for name in names:
-            low, high = ranges.get(name, (None, None))
-            parts.append(Number(name, low, high, centered and low is not None))
-        parts += [Levels(name, tuple(levels)) for name, levels in categorical.items()]
-        parts += [Hashed(name, buckets) for name, buckets in hashed.items()]
-        return cls(tuple(parts))
+        missing: bool | Sequence[str] = False,
+        other: bool | Sequence[str] = False,
+    ) -> None:
+        self.numbers, self.ranges, self.log, self.centered = numbers, ranges, log, centered
+        self.dates, self.booleans, self.categories, self.hashed = dates, booleans, categories, hashed
+        self.missing, self.other = missing, other
+        self.features = self._declared()
+        """The declared columns, in the order of their features."""
+
+    def _declared(self) -> tuple[Column, ...]:
+        ranges, dates = _named("ranges", self.ranges), _named("dates", self.dates)
+        categories, hashed = _named("categories", self.categories), _named("hashed", self.hashed)
+        numbers, booleans = _names("numbers", self.numbers), _names("booleans", self.booleans)
+        plain = [name for name in numbers if name not in ranges]
+        names = [*plain, *ranges, *dates, *booleans, *categories, *hashed]
+        if not names:
+            raise InvalidArgument("Expected at least one feature column.")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InvalidArgument(f"Expected each column to be declared once; declared twice: {', '.join(twice)}.")
+        missing = _chosen("missing", self.missing, names)
+        log = _chosen("log", self.log, ranges)
+        centered = _chosen("centered", self.centered, [*ranges, *dates, *booleans])
+        other = _chosen("other", self.other, categories)
+        return (
+            *(Number(name, name in missing) for name in plain),
+            *(Number(k, k in missing, k in centered, *_ends(k, v), k in log) for k, v in ranges.items()),
+            *(Date(k, k in missing, k in centered, *_ends(k, v)) for k, v in dates.items()),
+            *(Boolean(k, k in missing, k in centered) for k in booleans),
+            *(Category(k, k in missing, _levels(k, v), k in other) for k, v in categories.items()),
+            *(Hashed(k, k in missing, v) for k, v in hashed.items()),
+        )
+
+    # --- what the features are ----------------------------------------------------------------------
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Columns of the table that are read."""
+        return tuple(column.name for column in self.features)
+
+    def reads(self, kind: str) -> tuple[str, ...]:
+        """Return the columns whose cells are read as "number", "text" or "date"."""
+        return tuple(column.name for column in self.features if column.reads == kind)
 
     @property
     def width(self) -> int:
@@ -177,17 +146,13 @@ class Columns:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features of an encoded row."""
-        return tuple(name for column in self.features for name in column.outputs)
+        return tuple(name for column in self.features for name in column.outputs())
 
     @property
-    def numbers(self) -> tuple[str, ...]:
-        """Columns to read as numbers."""
-        return tuple(column.name for column in self.features if isinstance(column, Number))
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Columns to read as text."""
-        return tuple(column.name for column in self.features if not isinstance(column, Number))
+    def row_norm(self) -> float | None:
+        """Largest norm that an encoded row can have; None if a column of numbers has no range."""
+        total = sum(column.bound for column in self.features)
+        return math.sqrt(total) if math.isfinite(total) else None
 
     @property
     def sparse(self) -> bool:
@@ -195,58 +160,171 @@ class Columns:
         return self.width >= SPARSE_FROM * len(self.features)
 
     def encode(self, table: Mapping[str, Any]) -> Any:
-        """Features of the rows of ``table``, float32 of shape (rows, width): CSR if ``sparse``, else column-major."""
-        with np.errstate(all="ignore"):
+        """Return the features of cells that a reader has read, float32: CSR if ``sparse``, else column-major."""
+        with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             return self._sparse(table) if self.sparse else self._dense(table)
 
     def _dense(self, table: Mapping[str, Any]) -> NDArray[np.float32]:
         rows = len(table[self.features[0].name])
         out, start = np.zeros((self.width, rows), dtype=np.float32), 0
         for column in self.features:
-            if isinstance(column, Number):
-                column.encode(table[column.name], out[start : start + 1])
-            else:
-                place = column.places(table[column.name])
-                known = np.flatnonzero(place >= 0)
-                out[start + place[known], known] = 1.0
+            for place, value in column.entries(table[column.name]):
+                if isinstance(place, int):
+                    out[start + place] = value
+                else:
+                    known = np.flatnonzero(place >= 0)
+                    out[start + place[known], known] = value
             start += column.size
         return out.T
 
     def _sparse(self, table: Mapping[str, Any]) -> Any:
         from scipy.sparse import csr_matrix
 
-        rows, count = len(table[self.features[0].name]), len(self.features)
-        index, value, start = np.zeros((count, rows), dtype=np.int64), np.ones((count, rows), dtype=np.float32), 0
-        for j, column in enumerate(self.features):
-            if isinstance(column, Number):
-                column.encode(table[column.name], value[j : j + 1])
-                index[j] = start
-            else:
-                place = column.places(table[column.name])
-                index[j] = np.where(place >= 0, start + place, -1)
+        rows, start = len(table[self.features[0].name]), 0
+        places, values = [], []
+        for column in self.features:
+            for place, value in column.entries(table[column.name]):
+                position = np.full(rows, place) if isinstance(place, int) else place
+                places.append(np.where(position >= 0, start + position, -1))
+                values.append(np.broadcast_to(np.asarray(value, dtype=np.float32), rows))
             start += column.size
-        used = index.T >= 0
+        index, value = np.stack(places, axis=1), np.stack(values, axis=1)
+        used = index >= 0
         edges = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
-        return csr_matrix((value.T[used], index.T[used].astype(np.int32), edges), shape=(rows, self.width))
+        return csr_matrix((value[used], index[used].astype(np.int32), edges), shape=(rows, self.width))
+
+    # --- scikit-learn -------------------------------------------------------------------------------
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Return the transformer as it is: nothing is learned, and the rows are not looked at."""
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the features of the rows of ``X``; the array carries ``feature_norm``, which estimators use.
+
+        Parameters
+        ----------
+        X : table, array, dict of columns, or list of rows
+            A table with the declared columns, in any order and of any type, among others.
+
+        Raises
+        ------
+        DataError
+            If a declared column is absent, there twice, or of a type that cannot hold it. Messages name columns.
+        """
+        encoded = self.encode(table_of(X, {column.name: column.reads for column in self.features}))
+        if not self.sparse:
+            encoded = encoded.view(EncodedRows)
+        encoded.feature_norm = self.row_norm
+        return encoded
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Return ``transform(X)``."""
+        return self.transform(X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the features."""
+        return np.array(self.feature_names, dtype=object)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the declarations."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change declarations."""
+        self.__init__(**{**self.get_params(), **params})  # type: ignore[misc]
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(**self.get_params())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(string=True, categorical=True, allow_nan=True, sparse=False),
+            requires_fit=False,
+        )
+
+    # --- schemas ------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema as JSON values."""
-        names = {kind: name for name, kind in KINDS.items()}
-        return {"features": [{"kind": names[type(c)], **dataclasses.asdict(c)} for c in self.features]}
+        """Return the schema as JSON values: one entry per column, without defaults."""
+        return {"columns": entries_of(self.features)}
 
     @classmethod
-    def from_dict(cls, data: Any) -> Columns:
-        """Return the schema that ``to_dict`` wrote; ``InvalidArgument`` if the fields are not its own."""
-        try:
-            if set(data) != {"features"}:
-                raise KeyError
-            parts = []
-            for entry in data["features"]:
-                fields = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "kind"}
-                kind = KINDS[entry["kind"]]
-                if set(fields) != {field.name for field in dataclasses.fields(kind)} or type(fields["name"]) is not str:
-                    raise KeyError
-                parts.append(kind(**fields))
-        except (KeyError, TypeError, AttributeError):
-            raise InvalidArgument("Not a column schema: fields are missing, extra or of another version.") from None
-        return cls(tuple(parts))
+    def from_dict(cls, data: Any) -> Self:
+        """Return the columns of a schema; ``InvalidArgument`` if it has fields that are not its own."""
+        return cls(**from_entries(data))
+
+    def write(self, path: str | Path) -> Path:
+        """Write the schema to a file that people can review: JSON, or TOML if the name ends in ``.toml``."""
+        return write_schema(Path(path), self.to_dict())
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a schema from a ``.json`` or ``.toml`` file."""
+        return cls.from_dict(read_schema(Path(path)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PublicColumns) and self.features == other.features
+
+    def __hash__(self) -> int:
+        return hash(self.features)
+
+    def __repr__(self) -> str:
+        default = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
+        given = {name: value for name, value in self.get_params().items() if value != default[name]}
+        return f"PublicColumns({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+def _named(argument: str, given: Any) -> dict[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidArgument(f"Expected {argument} to be a mapping from columns to what is declared of them.")
+    return {str(name): value for name, value in (given or {}).items()}
+
+
+def _names(argument: str, given: Any) -> list[str]:
+    if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
+        raise InvalidArgument(f"Expected {argument} to be a list of columns, such as [{given!r}].")
+    return [str(name) for name in given]
+
+
+def _chosen(argument: str, given: Any, known: Any) -> set[str]:
+    """Return the columns that an option names: all of ``known`` if True."""
+    if isinstance(given, bool):
+        return set(known) if given else set()
+    if unknown := [name for name in _names(argument, given) if name not in known]:
+        raise InvalidArgument(
+            f"{argument} names {', '.join(map(repr, unknown))}, which the columns it applies to do not contain."
+        )
+    return set(_names(argument, given))
+
+
+def _ends(name: str, given: Any) -> tuple[Any, Any]:
+    if isinstance(given, (str, bytes)) or not hasattr(given, "__len__") or len(given) != 2:
+        raise InvalidArgument(f"Expected the range of {name!r} as (low, high).")
+    return given[0], given[1]
+
+
+def _levels(name: str, given: Any) -> tuple[Any, ...]:
+    if isinstance(given, (str, bytes)):
+        raise InvalidArgument(f"Expected the levels of {name!r} as a list, such as ['A', 'B'].")
+    return tuple(sorted(given, key=str) if isinstance(given, (set, frozenset)) else given)
+
+
+def columns_from(given: Any) -> PublicColumns:
+    """Return ``given`` as columns: itself, a schema, or the path of one."""
+    if isinstance(given, PublicColumns):
+        return given
+    if isinstance(given, Mapping):
+        return PublicColumns.from_dict(given)
+    if isinstance(given, (str, Path)):
+        return PublicColumns.read(given)
+    raise InvalidArgument("Expected columns to be a dpsco.PublicColumns, or the path of a schema such as columns.json.")

@@ -21,7 +21,7 @@ from dpsco.planning.plan import Plan
 from dpsco.problem import Logistic, Softmax
 from dpsco.query import Array
 from dpsco.rows.file_stream import Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Model, Result, Round
 
@@ -40,12 +40,12 @@ class SavedModel:
 
     result: Result
     labels: Labels
-    columns: Columns | int
+    columns: PublicColumns | int
     feature_norm: float
 
     def __post_init__(self) -> None:
         problem = self.result.plan.problem
-        width = self.columns.width if isinstance(self.columns, Columns) else self.columns
+        width = self.columns.width if isinstance(self.columns, PublicColumns) else self.columns
         classes = None if self.labels.classes is None else len(self.labels.classes)
         expected = problem.loss.classes if isinstance(problem.loss, Softmax) else 2
         if width != problem.dimension or (classes is not None and classes != expected):
@@ -96,7 +96,7 @@ class SavedModel:
                 "classes": None if labels.classes is None else list(labels.classes),
                 "bound": labels.bound,
             },
-            "columns": columns.to_dict() if isinstance(columns, Columns) else columns,
+            "columns": columns.to_dict() if isinstance(columns, PublicColumns) else columns,
             "feature_norm": self.feature_norm,
         }
         target = Path(path)
@@ -127,7 +127,7 @@ class SavedModel:
             labels = Labels(
                 data["label"]["column"], None if classes is None else tuple(classes), data["label"]["bound"]
             )
-            columns = data["columns"] if isinstance(data["columns"], int) else Columns.from_dict(data["columns"])
+            columns = data["columns"] if isinstance(data["columns"], int) else PublicColumns.from_dict(data["columns"])
             return cls(result, labels, columns, _finite(data["feature_norm"]))
         except (ValueError, TypeError, KeyError):  # InvalidArgument is a ValueError
             raise CheckpointError(

@@ -23,9 +23,9 @@ from dpsco.clipping import LinearOracle
 from dpsco.engines.dask import ParquetRows, layout, local_cluster, train
 from dpsco.errors import ClusterError, DataError
 from dpsco.rows.file_stream import FileRows, Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 
-COLUMNS = Columns.declare([f"x{j}" for j in range(4)], categorical={"city": ["Lyon", "Paris"]})
+COLUMNS = PublicColumns([f"x{j}" for j in range(4)], categories={"city": ["Lyon", "Paris"]})
 LABELS = Labels("bought", ("no", "yes"))
 KEY = bytes(range(32))
 

@@ -12,12 +12,12 @@ import pytest
 from dpsco.engines.dask.layout import shards_of
 from dpsco.engines.dask.tasks import load
 from dpsco.rows.file_stream import Labels, RowForm
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.rows.readers.arrow import ParquetSource
 
 from .conftest import HERE, ISOLATED
 
-COLUMNS = Columns.declare(["x0", "x1"], categorical={"city": ["Lyon", "Paris"]})
+COLUMNS = PublicColumns(["x0", "x1"], categories={"city": ["Lyon", "Paris"]})
 FORM = RowForm(Labels("bought", ("no", "yes")), COLUMNS, 1.0)
 
 

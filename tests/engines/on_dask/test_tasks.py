@@ -16,10 +16,10 @@ from dpsco.engines.dask.stream import ShardStream
 from dpsco.errors import DataError, InvalidArgument
 from dpsco.query import Clipped, Query, to_grid
 from dpsco.rows.file_stream import FileRows, Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 
-DENSE = Columns.declare([f"x{j}" for j in range(4)], categorical={"city": ["Lyon", "Paris"]})
-SPARSE = Columns.declare(["x0"], hashed={"city": 200})
+DENSE = PublicColumns([f"x{j}" for j in range(4)], categories={"city": ["Lyon", "Paris"]})
+SPARSE = PublicColumns(["x0"], hashed={"city": 200})
 LABELS = Labels("bought", ("no", "yes"))
 
 
@@ -28,7 +28,7 @@ def small_shards(monkeypatch) -> None:
     monkeypatch.setattr(layout, "SHARD_BYTES", 100_000)
 
 
-def a_plan(columns: Columns, loss=None, rounds: int = 3) -> dpsco.Plan:
+def a_plan(columns: PublicColumns, loss=None, rounds: int = 3) -> dpsco.Plan:
     problem = dpsco.Problem(loss or dpsco.Logistic(), dpsco.L2Ball(5.0), columns.width, intercept=True)
     return dpsco.Plan(
         problem, 19_000, dpsco.Budget(1.0, 1e-6), dpsco.AcceleratedSRGD(rounds=rounds, beta=0.25, clip=0.7)
@@ -134,11 +134,11 @@ def test_nothing_sensitive_prints(table) -> None:
 def test_what_a_cluster_cannot_do_is_refused(table, tmp_path) -> None:
     (tmp_path / "rows.csv").write_text("x0,bought\n1,yes\n")
     with pytest.raises(InvalidArgument, match="Parquet"):
-        ParquetRows(tmp_path / "rows.csv", LABELS, Columns.declare(["x0"]))
+        ParquetRows(tmp_path / "rows.csv", LABELS, PublicColumns(["x0"]))
     with pytest.raises(DataError, match="4 features"):
-        ShardStream(ParquetRows(table, LABELS, DENSE)).open(a_plan(Columns.declare([f"x{j}" for j in range(4)])).layout)
+        ShardStream(ParquetRows(table, LABELS, DENSE)).open(a_plan(PublicColumns([f"x{j}" for j in range(4)])).layout)
     with pytest.raises(DataError, match="no column"):
-        ParquetRows(table, LABELS, Columns.declare(["height"]))
+        ParquetRows(table, LABELS, PublicColumns(["height"]))
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), DENSE.width)
     moving = dpsco.Plan(
         problem, 9_000, dpsco.Budget(1.0, 1e-6, "add-remove"), dpsco.AcceleratedSRGD(rounds=3, beta=0.25, clip=1.0)

@@ -11,7 +11,7 @@ from dpsco.errors import DataError, InvalidArgument, one_of, positive, positive_
 from dpsco.query import CHUNK_ROWS, Batch, Portion, chunk_multiple
 from dpsco.rows.file_stream import Labels, RowForm, open_source
 from dpsco.rows.layout import Layout
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.rows.readers.arrow import ParquetSource
 from dpsco.rows.stream import Sample, Stream
 
@@ -34,7 +34,7 @@ class ParquetRows:
         self,
         path: str | Path,
         labels: Labels,
-        columns: Columns,
+        columns: PublicColumns,
         *,
         feature_norm: float = 1.0,
         shuffle: int = 0,

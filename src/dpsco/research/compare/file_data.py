@@ -31,7 +31,7 @@ from dpsco.problem import Logistic, Problem, Softmax
 from dpsco.query import Array
 from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.file_stream import FileRows, Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 
 __all__ = ["FileData"]
 
@@ -45,7 +45,7 @@ class FileData:
 
     path: Path = field(repr=False)
     labels: Labels
-    columns: Columns | int
+    columns: PublicColumns | int
     feature_norm: float
     radius: float
 

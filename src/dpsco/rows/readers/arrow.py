@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsco.errors import DataError
 from dpsco.query import Array
@@ -15,7 +16,16 @@ from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, coded, id_message
 from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
 
-__all__ = ["ArrowSource", "ParquetSource", "arrow_cells", "arrow_numbers", "arrow_real", "arrow_table", "arrow_text"]
+__all__ = [
+    "ArrowSource",
+    "ParquetSource",
+    "arrow_cells",
+    "arrow_days",
+    "arrow_numbers",
+    "arrow_real",
+    "arrow_table",
+    "arrow_text",
+]
 
 AnyFile = Path | RemoteFile
 
@@ -41,7 +51,7 @@ class _Files(TableSource):
     def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
         wanted = list(dict.fromkeys((*numbers, *texts)))
         for path in self._paths:  # every file is looked at before the first row is used
-            _check_columns(path, self._schema(path), wanted)
+            _check_columns(path, self._schema(path), numbers, texts)
         for path in self._paths:
             for batch in self._guarded(path, wanted):
                 yield arrow_table(batch, numbers, texts)
@@ -84,11 +94,10 @@ class ParquetSource(_Files):
 
     def groups(self, numbers: Sequence[str], texts: Sequence[str]) -> list[tuple[AnyFile, tuple[int, ...]]]:
         """Each file with the number of rows of each of its row groups; files without the wanted columns are refused."""
-        wanted = list(dict.fromkeys((*numbers, *texts)))
 
         def look(path: AnyFile) -> tuple[AnyFile, tuple[int, ...]]:
             with self._open(path) as file:
-                _check_columns(path, file.schema_arrow, wanted)
+                _check_columns(path, file.schema_arrow, numbers, texts)
                 found = file.metadata
                 return path, tuple(found.row_group(k).num_rows for k in range(found.num_row_groups))
 
@@ -188,13 +197,17 @@ def _as_bytes(column: Any) -> Any:
     return column.view(pa.large_binary()) if pa.types.is_large_string(column.type) else column
 
 
-def _check_columns(path: AnyFile, schema: Any, wanted: Sequence[str]) -> None:
+def _check_columns(path: AnyFile, schema: Any, numbers: Sequence[str], texts: Sequence[str]) -> None:
+    wanted = tuple(dict.fromkeys((*numbers, *texts)))
     missing_columns(path, wanted, schema.names)
+    if twice := [name for name in wanted if list(schema.names).count(name) > 1]:
+        raise DataError(f"The file {path.name!r} has several columns named {', '.join(map(repr, twice))}.")
     for name in wanted:
-        if not (_is_number(schema.field(name).type) or _is_text(schema.field(name).type)):
+        kind = schema.field(name).type
+        if not (_is_number(kind) or _is_text(kind) or (name not in numbers and _has_date(kind))):
             raise DataError(
-                f"The column {name!r} of {path.name!r} has the type {schema.field(name).type}. Expected "
-                "numbers or text: leave it out, or convert it."
+                f"The column {name!r} of {path.name!r} has the type {kind}. Expected numbers or text (or a date, if it "
+                "is declared as one): leave it out, or convert it."
             )
 
 
@@ -244,6 +257,29 @@ def arrow_cells(column: Any) -> list[Any]:
     return _texts(whole) if known else [None] * len(whole)
 
 
+def arrow_days(column: Any) -> NDArray[Any] | None:
+    """Return a column of dates or times as days on the clock of its own zone; None if its type has no date."""
+    pa, pc, whole = arrow("pyarrow"), arrow("pyarrow.compute"), _whole(column)
+    kind = whole.type
+    if not _has_date(kind):
+        return None
+    if pa.types.is_date32(kind):
+        unit, number = "D", whole.cast(pa.int32())
+    else:
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            whole = pc.local_timestamp(whole)
+        unit, number = ("ms" if pa.types.is_date64(kind) else kind.unit), whole.cast(pa.int64())
+    absent = np.asarray(number.is_null().to_numpy(zero_copy_only=False))
+    count = np.array(number.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
+    count[absent] = np.iinfo(np.int64).min  # NaT
+    return count.view(f"datetime64[{unit}]").astype("datetime64[D]")
+
+
+def _has_date(kind: Any) -> bool:
+    types = arrow("pyarrow").types
+    return bool(types.is_date(kind) or types.is_timestamp(kind))
+
+
 def _whole(column: Any) -> Any:
     return column.combine_chunks() if hasattr(column, "combine_chunks") else column
 
@@ -251,6 +287,10 @@ def _whole(column: Any) -> Any:
 def arrow_text(column: Any) -> Coded:
     """Return an Arrow column as text; numbers in their canonical form."""
     pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
+    days = arrow_days(column) if _has_date(column.type) else None
+    if days is not None:
+        values, codes = np.unique(days, return_inverse=True)
+        return coded(("" if np.isnat(day) else str(day) for day in values), codes.reshape(-1))
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
     if not pa.types.is_dictionary(column.type):

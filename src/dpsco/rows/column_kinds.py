@@ -1,0 +1,245 @@
+"""Kinds of declared columns: what each makes of its cells. A feature depends on one cell and on public constants.
+
+    entries(column) -> [(place, value), ...]     row i sets feature place[i] to value[i]; place -1 sets none
+
+``bound`` is the largest sum of squares that the features of one cell can have.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsco.errors import InvalidArgument, positive_integer
+from dpsco.rows.cells import Coded, label_text
+
+__all__ = ["FALSE", "TRUE", "Boolean", "Category", "Column", "Date", "Hashed", "Number", "day_of"]
+
+Entry = tuple[int | NDArray[np.int64], float | NDArray[Any]]
+
+TRUE, FALSE = ("1", "true", "yes", "t", "y", "on"), ("0", "false", "no", "f", "n", "off")
+_DAY = re.compile(r"^(\d{4})-(\d{2})-(\d{2})($|[T ])", re.ASCII)
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+
+
+def day_of(text: str) -> float:
+    """Return the days since 1970 of a text that begins with a date such as 2024-02-29; NaN if it does not.
+
+    >>> day_of("1970-01-02"), day_of("2024-02-30")
+    (1.0, nan)
+    """
+    found = _DAY.match(text)
+    try:
+        return math.nan if found is None else float(datetime.date(*map(int, found.groups()[:3])).toordinal() - _EPOCH)
+    except ValueError:
+        return math.nan
+
+
+@dataclass(frozen=True)
+class Column:
+    """What all kinds share: a name, and a feature that is 1 where the cell is missing, if ``missing`` asks for it."""
+
+    name: str
+    missing: bool = False
+    reads: ClassVar[str] = "text"
+    """How cells are read: "number", "text" or "date"."""
+
+    def outputs(self) -> tuple[str, ...]:
+        """Return the names of the features."""
+        return (*self._own(), f"{self.name} is missing") if self.missing else self._own()
+
+    @property
+    def size(self) -> int:
+        """Number of features."""
+        return len(self._own()) + self.missing
+
+    @property
+    def bound(self) -> float:
+        """Largest sum of squares of the features of one cell; inf if none is declared."""
+        return 1.0
+
+    def entries(self, column: Any) -> list[Entry]:
+        """Return which features each row sets, and to what."""
+        raise NotImplementedError
+
+    def _own(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def _flag(self, absent: NDArray[np.bool_]) -> list[Entry]:
+        return [(np.where(absent, len(self._own()), -1), 1.0)] if self.missing else []
+
+
+@dataclass(frozen=True)
+class _Scaled(Column):
+    """One feature: the place of the cell in its range, as a share."""
+
+    centered: bool = False
+
+    @property
+    def bound(self) -> float:
+        """Largest sum of squares of the features of one cell."""
+        return 1.0 + (self.missing and not self.centered) / 4
+
+    def _own(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def _share(self, share: NDArray[np.float64]) -> list[Entry]:
+        """Clamp shares; the middle where there is none."""
+        absent = ~np.isfinite(share)
+        share = np.clip(share, 0.0, 1.0)
+        share[absent] = 0.5
+        return [(0, 2 * share - 1 if self.centered else share), *self._flag(absent)]
+
+
+@dataclass(frozen=True)
+class Number(_Scaled):
+    """A column of numbers; with ``low`` and ``high`` clamped to them and mapped to [0, 1], ``centered`` to [-1, 1].
+
+    ``log`` maps log(x / low), or log(1 + x) if low is 0. A missing cell is in the middle; without a range it is 0.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    reads: ClassVar[str] = "number"
+
+    def __post_init__(self) -> None:
+        if self.low is None or self.high is None:
+            if self.low is not self.high or self.log or self.centered:
+                raise InvalidArgument(
+                    f"Expected both ends of the range of {self.name!r}, or none (then neither log nor centered)."
+                )
+            return
+        low, high = float(self.low), float(self.high)
+        if not -1e100 < low < high < 1e100:
+            raise InvalidArgument(f"Expected the range of {self.name!r} as low < high, got {low} and {high}.")
+        if self.log and low < 0:
+            raise InvalidArgument(f"Expected low >= 0 in the range of {self.name!r}, which is on a log scale.")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def bound(self) -> float:
+        """Largest sum of squares of the features of one cell; inf without a range."""
+        return math.inf if self.low is None else super().bound
+
+    def entries(self, column: Any) -> list[Entry]:
+        """Return the feature of each cell."""
+        cells = np.asarray(column)
+        if self.low is None or self.high is None:
+            value = cells.astype(np.float32)
+            absent = ~np.isfinite(value)
+            value[absent] = 0.0
+            return [(0, value), *self._flag(absent)]
+        share = np.subtract(cells, self.low, dtype=np.float64)
+        if self.log:
+            np.maximum(share, 0.0, out=share)
+            share = np.log1p(share / (self.low or 1.0)) / math.log1p((self.high - self.low) / (self.low or 1.0))
+        else:
+            share /= self.high - self.low
+        share[~np.isfinite(cells)] = np.nan
+        return self._share(share)
+
+
+@dataclass(frozen=True)
+class Date(_Scaled):
+    """A column of dates (2024-02-29, with or without a time, or dates of the container), mapped like a number."""
+
+    low: str = "1900-01-01"
+    high: str = "2100-01-01"
+    reads: ClassVar[str] = "date"
+
+    def __post_init__(self) -> None:
+        for end in ("low", "high"):
+            object.__setattr__(self, end, str(getattr(self, end))[:10])
+        if not day_of(self.low) < day_of(self.high):
+            raise InvalidArgument(
+                f"Expected the range of {self.name!r} as two dates, such as 1900-01-01 and 2030-01-01."
+            )
+
+    def entries(self, column: Coded) -> list[Entry]:
+        """Return the feature of each cell."""
+        low, high = day_of(self.low), day_of(self.high)
+        days = np.array([*(day_of(text) for text in column.values), math.nan])[column.codes]
+        return self._share((days - low) / (high - low))
+
+
+@dataclass(frozen=True)
+class Boolean(_Scaled):
+    """A column of yes and no: 1, true, yes, t, y, on and their opposites, in any case."""
+
+    def entries(self, column: Coded) -> list[Entry]:
+        """Return the feature of each cell."""
+        known = {**dict.fromkeys(TRUE, 1.0), **dict.fromkeys(FALSE, 0.0)}
+        values = [known.get(label_text(text).lower(), math.nan) for text in column.values]
+        return self._share(np.array([*values, math.nan])[column.codes])
+
+
+@dataclass(frozen=True)
+class _Chosen(Column):
+    """One feature of several is 1."""
+
+    def places(self, column: Coded) -> NDArray[np.int64]:
+        """Which of its features each row sets; -1 for none."""
+        place = self._place()
+        return np.array([*(place(label_text(text)) for text in column.values), -1], dtype=np.int64)[column.codes]
+
+    def entries(self, column: Coded) -> list[Entry]:
+        """Return the feature of each cell."""
+        texts = np.array([*(bool(label_text(text)) for text in column.values), False])
+        return [(self.places(column), 1.0), *self._flag(~texts[column.codes])]
+
+    def _place(self) -> Callable[[str], int]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Category(_Chosen):
+    """A column of categories: one feature per declared level, and one for ``other`` levels if that is asked for."""
+
+    levels: tuple[str, ...] = ()
+    other: bool = False
+
+    def __post_init__(self) -> None:
+        levels = tuple(label_text(level) for level in self.levels)
+        if not levels or len(set(levels)) != len(levels) or "" in levels:
+            raise InvalidArgument(f"Expected the levels of {self.name!r} to be different texts, at least one.")
+        object.__setattr__(self, "levels", levels)
+
+    def _own(self) -> tuple[str, ...]:
+        named = tuple(f"{self.name}={level}" for level in self.levels)
+        return (*named, f"{self.name} is other") if self.other else named
+
+    def _place(self) -> Callable[[str], int]:
+        places = {level: place for place, level in enumerate(self.levels)}
+        other = len(self.levels) if self.other else -1
+        return lambda text: places.get(text, other if text else -1)
+
+
+@dataclass(frozen=True)
+class Hashed(_Chosen):
+    """A column of categories: one feature for each of ``buckets`` values of a fixed hash of the text."""
+
+    buckets: int = 0
+
+    def __post_init__(self) -> None:
+        why = "It is the number of buckets to hash into."
+        object.__setattr__(self, "buckets", positive_integer("buckets", self.buckets, why))
+
+    def _own(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}#{bucket}" for bucket in range(self.buckets))
+
+    def _place(self) -> Callable[[str], int]:
+        return lambda text: self._bucket(text) if text else -1
+
+    def _bucket(self, text: str) -> int:
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+        return int.from_bytes(digest, "little") % self.buckets
