@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 
+from dpsco.accounting.account import Account
 from dpsco.accounting.budget import Budget
-from dpsco.errors import ExtraMissing, HorizonError, InvalidArgument, one_of, positive, positive_integer
+from dpsco.errors import DataError, ExtraMissing, HorizonError, InvalidArgument, one_of, positive, positive_integer
 from dpsco.estimators.permuted_rows import PermutedRows
 from dpsco.estimators.public_facts import warn_seeded
-from dpsco.estimators.validation import checked_ids, one_column, typed_rows
+from dpsco.estimators.validation import checked_ids, is_chunks, one_column, typed_rows
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.released_survey import Health
@@ -22,7 +24,10 @@ from dpsco.query import Array
 from dpsco.rows.containers import column_texts
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.csr import is_sparse
+from dpsco.rows.gate import admit, container, declared_by
+from dpsco.rows.public_columns import columns_from
 from dpsco.rows.row_norm import unit_rows
+from dpsco.rows.stream import stream
 from dpsco.run import Facts, Model, Run, train
 from dpsco.run.report import PrivacyReport
 from dpsco.run.train import library_oracle
@@ -49,7 +54,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     epsilon: float
     delta: float | None
-    feature_norm: float
+    feature_norm: float | None
     radius: float | None
     n: int | None
     n_features: int | None
@@ -60,6 +65,10 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     max_rows_per_unit: int | None
     shuffle: bool
     invalid_rows: str
+    columns: Any
+    start: Any
+    warm_start: bool
+    account: Any
     random_state: Any
     _run: Any
     """The run that ``partial_fit`` feeds, if any."""
@@ -76,14 +85,15 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
 
     # --- training -----------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, *, unit: Any = None, **refused: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, *, unit: Any = None, **refused: Any) -> Self:
         """Train in one private pass over the rows of ``X`` and the labels ``y``.
 
         Parameters
         ----------
         X : array, table, sparse matrix or list of rows
-            The rows, in any container that ``dpsco.stream`` takes.
-        y : array-like
+            The rows, in any container that ``dpsco.stream`` takes. With ``columns``: a raw table. Without y: an
+            iterable of chunks (X, y), read once and in order, ``n`` rows in all.
+        y : array-like, optional
             One label per row.
         unit : array-like, optional
             One id per row (a person, a device); it goes with ``max_rows_per_unit``. 7, 7.0 and "7" are one id. A row
@@ -98,19 +108,60 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         Guarantee: the fitted model satisfies the guarantee in ``privacy_``. Cost: one pass, two gradients per row.
         """
         _refuse(refused)
+        if y is None and unit is None and is_chunks(X):
+            return self._fit_chunks(X)
+        upstream = self._upstream(X)
         X, y = self._validated(X, y, first=True)
         loss, targets, leaks = self._targets(y, whole=True)
         planned = self._plan(loss, len(targets) if self.n is None else self.n)
+        start = self._start(planned)
         key, random = self._randomness()
         order = random.permutation(len(targets)) if self.shuffle else np.arange(len(targets))
         cap = self._cap(unit)
         if cap is not None:
             texts, codes = column_texts(checked_ids(unit, len(targets)), of="id")
             targets[order[~cap.counted_texts(texts, codes[order])]] = np.nan
-        result = train(planned, PermutedRows(X, targets, order, self._norm), key=key, facts=_facts(cap, leaks))
+        facts = _facts(cap, leaks, upstream)
+        rows = PermutedRows(X, targets, order, self._norm)
+        result = train(planned, rows, start=start, key=key, account=open_account(self.account), facts=facts)
         self._run = None
         self._learned(planned, result.model, result.report, result.geometry, result.health)
         return self
+
+    def _fit_chunks(self, chunks: Any) -> Self:
+        """Train on an iterable of chunks (X, y), read once; rows that do not come count as zero rows."""
+        if self.n is None or self.invalid_rows != "zero" or self.max_rows_per_unit is not None:
+            raise InvalidArgument(
+                "An iterable of chunks is read while it is trained on. State n=..., the number of rows that will come, "
+                "and invalid_rows='zero', so that no row stops a run that has spent its budget; no max_rows_per_unit."
+            )
+        coming = iter(chunks)
+        X, y = next(coming, (None, None))
+        if X is None:
+            raise DataError("The iterable has no chunk: no row was found. Nothing was spent.")
+        upstream = self._upstream(X)
+        rows, y = self._validated(X, y, first=True)
+        loss, targets, leaks = self._targets(y, whole=False)
+        planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
+        start, (key, _) = self._start(planned), self._randomness()
+
+        def encoded() -> Iterator[Any]:
+            yield self._in_ball(rows), targets
+            for X, y in coming:
+                more, labels = self._validated(X, y, first=False)
+                yield self._in_ball(more), self._targets(labels, whole=False)[1]
+
+        facts, sparse = _facts(None, leaks, upstream), is_sparse(rows[:1])
+        given = stream(encoded(), dtype=str(rows[:1].dtype), sparse=sparse)
+        result = train(planned, given, start=start, key=key, account=open_account(self.account), facts=facts)
+        self._run = None
+        self._learned(planned, result.model, result.report, result.geometry, result.health)
+        return self
+
+    def _in_ball(self, rows: Any) -> Any:
+        """Return all of the rows, each scaled into the unit ball."""
+        whole = rows[:]
+        return unit_rows(whole if is_sparse(whole) else np.ascontiguousarray(whole), self._norm)
 
     @available_if(_announced)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, unit: Any = None, **refused: Any) -> Self:
@@ -138,31 +189,82 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             raise HorizonError("A run in progress does not survive pickling: this copy can predict, not go on.")
         if classes is not None and getattr(self, "classes", None) is None:
             self._stated_classes = classes
+        upstream = self._upstream(X)
         X, y = self._validated(X, y, first=first)
         loss, targets, leaks = self._targets(y, whole=False)
         if first:
             key, _ = self._randomness()
             self._units = self._cap(unit)
             planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
-            self._run = Run(planned, oracle=library_oracle(planned), key=key, facts=_facts(self._units, leaks))
+            facts, start = _facts(self._units, leaks, upstream), self._start(planned)
+            run = Run(planned, oracle=library_oracle(planned), start=start, key=key, facts=facts)
+            account = open_account(self.account)
+            if account is not None:
+                run.charge(account)
+            self._run = run
         self._run.check_room(len(targets))
         if self._units is not None:
             targets[~self._units.counted(checked_ids(unit, len(targets)))] = np.nan
-        rows = X[:]
-        rows = unit_rows(rows if is_sparse(rows) else np.ascontiguousarray(rows), self._norm)
-        self._run.push(rows, targets)
-        self._learned(self._run.plan, self._run.model, self._run.report, self._run.geometry, self._run.health)
+        self._run.push(self._in_ball(X), targets)
+        self._learned_from(self._run)
         return self
 
     # --- pieces -------------------------------------------------------------------------------------
 
     def _validated(self, X: Any, y: Any, *, first: bool) -> tuple[Any, Any]:
         strict = one_of("invalid_rows", self.invalid_rows, ("error", "zero")) == "error"
-        X = typed_rows(self, X, first=first, strict=strict, width=self.n_features)
+        if first:
+            self.columns_ = None if self.columns is None else columns_from(self.columns)
+        X = self._encoded(X)
+        declared = getattr(X, "feature_norm", None)
+        X = self._typed(X, first=first, strict=strict)
         y = one_column(y, len(X), strict=strict)
         if first:
-            self._norm = positive("feature_norm", self.feature_norm, "Rows are scaled into it; it must be public.")
+            norm = (1.0 if declared is None else declared) if self.feature_norm is None else self.feature_norm
+            self._norm = positive("feature_norm", norm, "Rows are scaled into it; it must be public.")
         return X, y
+
+    def _encoded(self, X: Any) -> Any:
+        """Return a raw table as features, if columns are declared."""
+        return X if self.columns_ is None else self.columns_.transform(X)
+
+    def _typed(self, X: Any, *, first: bool, strict: bool) -> Any:
+        """Return rows behind the gate, and note names and numbers of features."""
+        columns = self.columns_
+        if columns is None:
+            X = typed_rows(self, X, first=first, strict=strict, width=self.n_features)
+            self._width = int(self.__dict__["n_features_in_"])
+            return X
+        if X.shape[0] == 0:
+            raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: X is empty.")
+        if first:
+            self.n_features_in_, self._width = len(columns.names), columns.width
+            self.feature_names_in_ = np.array(columns.names, dtype=object)
+        X = container(X)
+        return admit(X, declared_by(X, columns.width))
+
+    def _upstream(self, X: Any) -> bool:
+        """Return whether it is unknown what made ``X``: rows of ``PublicColumns`` come with their norm."""
+        return self.columns is None and getattr(X, "feature_norm", None) is None
+
+    def _start(self, planned: Plan) -> Array | None:
+        """Return x_0 in the units of the plan: an earlier model, whose report says what it cost."""
+        given = self.start
+        if given is None and self.warm_start and hasattr(self, "coef_"):
+            given = self
+        if given is None:
+            return None
+        coef, intercept = (given.coef_, given.intercept_) if hasattr(given, "coef_") else given
+        x = np.atleast_2d(np.asarray(coef, dtype=np.float64)) * (self._norm / self._unit)
+        if x.shape != (planned.problem.loss.outputs, self._width):
+            raise InvalidArgument(
+                f"Expected start to have coefficients of shape ({planned.problem.loss.outputs}, {self._width}), got "
+                f"{x.shape}. It is a fitted estimator of the same features, or a pair (coef, intercept)."
+            )
+        if planned.problem.intercept:
+            ends = np.broadcast_to(np.asarray(intercept, dtype=np.float64) / self._unit, len(x))
+            x = np.concatenate([x, ends[:, None]], axis=1)
+        return np.asarray(x.ravel())
 
     def _plan(self, loss: Loss, n: int) -> Plan:
         records = 1 if self.max_rows_per_unit is None else self.max_rows_per_unit
@@ -172,14 +274,17 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         budget = Budget(self.epsilon, delta, adjacency, records)
         return table_plan(
             loss,
-            self.n_features_in_,
+            self._width,
             n=n,
             budget=budget,
             intercept=bool(self.fit_intercept),
             radius=self.radius,
             rounds=self.rounds,
-            survey=self.survey,
+            survey="none" if self._has_start() else self.survey,
         )
+
+    def _has_start(self) -> bool:
+        return self.start is not None or (bool(self.warm_start) and hasattr(self, "coef_"))
 
     def _cap(self, unit: Any) -> ContributionCap | None:
         if (unit is None) != (self.max_rows_per_unit is None):
@@ -197,6 +302,12 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         seed = hashlib.sha256(check_random_state(self.random_state).bytes(32)).digest()
         return seed, np.random.default_rng(int.from_bytes(seed, "little"))
 
+    _unit = 1.0
+    """What one unit of a score is worth in predictions."""
+
+    def _learned_from(self, run: Run) -> None:
+        self._learned(run.plan, run.model, run.report, run.geometry, run.health)
+
     def _learned(
         self, planned: Plan, model: Model, report: PrivacyReport, geometry: Geometry | None, health: Health | None
     ) -> None:
@@ -209,8 +320,11 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Array:
         """Return <a, coef> + intercept with every row scaled as in training; shape (rows, outputs)."""
         check_is_fitted(self)
-        rows = typed_rows(self, X, first=False, strict=True)[:]
-        scaled = unit_rows(rows if is_sparse(rows) else np.ascontiguousarray(rows), self._norm)
+        if self.columns_ is None:
+            rows = typed_rows(self, X, first=False, strict=True)
+        else:
+            rows = self._typed(self._encoded(X), first=False, strict=True)
+        scaled = self._in_ball(rows)
         coef = np.atleast_2d(self.coef_) * self._norm
         return np.asarray((scaled.to_scipy() if is_sparse(scaled) else scaled) @ coef.T + self.intercept_)
 
@@ -228,9 +342,15 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         return state
 
 
-def _facts(cap: ContributionCap | None, inferred: tuple[str, ...]) -> Facts:
+def _facts(cap: ContributionCap | None, inferred: tuple[str, ...], upstream: bool) -> Facts:
     """Return what an estimator states in its report."""
-    return Facts(table=True, max_rows_per_unit=None if cap is None else cap.limit, inferred=inferred)
+    limit = None if cap is None else cap.limit
+    return Facts(table=True, max_rows_per_unit=limit, inferred=inferred, upstream=upstream)
+
+
+def open_account(given: Any) -> Account | None:
+    """Return an account: itself, or the one in a file."""
+    return given if given is None or isinstance(given, Account) else Account(given)
 
 
 def _refuse(extra: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from dpsco.accounting.gaussian import compose, epsilon_of, mu_of
 from dpsco.errors import InvalidArgument
 from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.public_facts import class_codes, declared_classes
@@ -70,8 +71,9 @@ class PrivateLogisticRegression(_PrivateClassifier):
     ----------
     epsilon, delta : float
         The guarantee. delta = min(1e-5, n^-1.1) by default.
-    feature_norm : float
-        Longer rows are shortened to this norm, in training and in prediction.
+    feature_norm : float, optional
+        Longer rows are shortened to this norm, in training and in prediction. By default that of ``PublicColumns``, as
+        argument or as the step before, else 1.
     radius : float
         Bound on the model: ||(feature_norm coef, intercept)|| <= radius, times sqrt(K / 2) for K > 2 classes. A large
         radius costs little; a small one excludes good models. 1000 with a survey and 20 without by default.
@@ -97,6 +99,15 @@ class PrivateLogisticRegression(_PrivateClassifier):
         such row as a zero row, so that no row decides whether a fit succeeds.
     n_features : int, optional
         Features per row, if X is a list of rows: a list does not state it.
+    columns : PublicColumns or path, optional
+        Declared columns, or the path of a schema. ``fit``, ``partial_fit`` and ``predict`` then take raw tables;
+        missing cells and unknown levels are encoded as declared, so no cell of X makes a call fail.
+    start : estimator or (coef, intercept), optional
+        The model to begin with: a public one, or a private one, whose own guarantee adds up. There is no survey then.
+    warm_start : bool
+        Begin with the model of the last ``fit``. Each fit has a budget of its own; ``account`` adds them up.
+    account : Account or path, optional
+        Charged before the first release. ``cross_val_score`` and one-vs-rest charge each fit.
     random_state : int or RandomState, optional
         Repeats order and noise, for research. The report then says "not private".
 
@@ -125,7 +136,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
-        feature_norm: float = 1.0,
+        feature_norm: float | None = None,
         radius: float | None = None,
         classes: Sequence[Any] | None = None,
         n: int | None = None,
@@ -138,6 +149,10 @@ class PrivateLogisticRegression(_PrivateClassifier):
         shuffle: bool = True,
         invalid_rows: str = "error",
         n_features: int | None = None,
+        columns: Any = None,
+        start: Any = None,
+        warm_start: bool = False,
+        account: Any = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -154,6 +169,10 @@ class PrivateLogisticRegression(_PrivateClassifier):
         self.shuffle = shuffle
         self.invalid_rows = invalid_rows
         self.n_features = n_features
+        self.columns = columns
+        self.start = start
+        self.warm_start = warm_start
+        self.account = account
         self.random_state = random_state
 
     def _loss(self, classes: int) -> Loss:
@@ -181,7 +200,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         Width of the rounded corner of the hinge. Smaller is closer to the hinge and harder to optimise.
     epsilon, delta, feature_norm, radius, classes, n, fit_intercept, rounds, adjacency : optional
         As in ``PrivateLogisticRegression``.
-    max_rows_per_unit, shuffle, invalid_rows, n_features, random_state : optional
+    max_rows_per_unit, shuffle, invalid_rows, n_features, columns, start, warm_start, account, random_state : optional
         As in ``PrivateLogisticRegression``.
     """
 
@@ -189,7 +208,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
-        feature_norm: float = 1.0,
+        feature_norm: float | None = None,
         radius: float | None = None,
         classes: Sequence[Any] | None = None,
         n: int | None = None,
@@ -203,6 +222,10 @@ class PrivateLinearSVC(_PrivateClassifier):
         shuffle: bool = True,
         invalid_rows: str = "error",
         n_features: int | None = None,
+        columns: Any = None,
+        start: Any = None,
+        warm_start: bool = False,
+        account: Any = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -220,15 +243,27 @@ class PrivateLinearSVC(_PrivateClassifier):
         self.shuffle = shuffle
         self.invalid_rows = invalid_rows
         self.n_features = n_features
+        self.columns = columns
+        self.start = start
+        self.warm_start = warm_start
+        self.account = account
         self.random_state = random_state
 
     def _loss(self, classes: int) -> Loss:
         if classes > 2:
             raise InvalidArgument(
                 "Only binary classification is supported. The type of the target is multiclass: use "
-                "PrivateLogisticRegression, which has a softmax form."
+                "PrivateLogisticRegression, which has a softmax form and one budget, or one-vs-rest: sklearn's "
+                f"OneVsRestClassifier(PrivateLinearSVC(...)) makes {classes} fits on the same rows, which at epsilon = "
+                f"{self.epsilon:g} each are about epsilon = {self._together(classes):.3g} together (account= adds them "
+                "up)."
             )
         return SmoothedHinge(self.width)
+
+    def _together(self, fits: int) -> float:
+        """Return epsilon of several fits on the same rows, at the delta of one."""
+        delta = 1e-6 if self.delta is None else self.delta
+        return epsilon_of(compose(*[mu_of(self.epsilon, delta)] * fits), delta)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -36,7 +36,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         with a survey and 10 without by default.
     epsilon, delta, feature_norm, n, fit_intercept, rounds, survey, adjacency, max_rows_per_unit, shuffle : optional
         As in ``PrivateLogisticRegression``.
-    invalid_rows, n_features, random_state : optional
+    invalid_rows, n_features, columns, start, warm_start, account, random_state : optional
         As in ``PrivateLogisticRegression``.
 
     Examples
@@ -52,7 +52,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
-        feature_norm: float = 1.0,
+        feature_norm: float | None = None,
         radius: float | None = None,
         label_bound: float | None = None,
         n: int | None = None,
@@ -67,6 +67,10 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         shuffle: bool = True,
         invalid_rows: str = "error",
         n_features: int | None = None,
+        columns: Any = None,
+        start: Any = None,
+        warm_start: bool = False,
+        account: Any = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -85,6 +89,10 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         self.shuffle = shuffle
         self.invalid_rows = invalid_rows
         self.n_features = n_features
+        self.columns = columns
+        self.start = start
+        self.warm_start = warm_start
+        self.account = account
         self.random_state = random_state
 
     def _targets(self, y: Any, *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
@@ -96,6 +104,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
                 "invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
             )
         self._bound, inferred = label_bound_of(self.label_bound, targets if whole else None)
+        self._unit = self._bound
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             targets = np.clip(targets / self._bound, -1.0, 1.0)
         loss: Loss = Squared(label_bound=1.0) if self.loss == "squared" else Huber(self.width)

@@ -19,7 +19,7 @@ from dpsco.rows.containers import column_length, is_rows
 from dpsco.rows.csr import CsrRows
 from dpsco.rows.gate import admit, all_finite, container, container_width, declared_by
 
-__all__ = ["checked_ids", "one_column", "typed_rows"]
+__all__ = ["checked_ids", "is_chunks", "one_column", "typed_rows"]
 
 _REMEDY = "Clean them, or pass invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
 
@@ -63,6 +63,11 @@ def typed_rows(estimator: Any, X: Any, *, first: bool, strict: bool, width: int 
     if strict and not all_finite(rows):
         raise DataError(f"X has cells that are NaN or infinite, or not numbers. {_REMEDY}")
     return rows
+
+
+def is_chunks(X: Any) -> bool:
+    """Return whether ``X`` is an iterable of chunks and no container of rows: a generator, an iterator, a reader."""
+    return hasattr(X, "__iter__") and not hasattr(X, "__len__") and not hasattr(X, "__array__")
 
 
 def one_column(y: Any, rows: int, *, strict: bool) -> Any:

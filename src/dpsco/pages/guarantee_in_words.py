@@ -41,7 +41,7 @@ def guarantee_in_words(report: PrivacyReport) -> list[tuple[str, str]]:
         ("What is guaranteed?", _what(report)),
         ("Against whom?", _against(report)),
         ("How much can still be learned?", _remainder(report)),
-        ("What is not guaranteed?", _limits()),
+        ("What is not guaranteed?", _limits(report)),
     ]
 
 
@@ -96,8 +96,13 @@ def _remainder(report: PrivacyReport) -> str:
     )
 
 
-def _limits() -> str:
-    return (
+def _limits(report: PrivacyReport) -> str:
+    used = (
+        f"The guarantee does not cover everything that was used: {'; '.join(report.exceptions)}. "
+        if report.exceptions
+        else ""
+    )
+    return used + (
         "The model may reveal facts about the population, even if they say something about a person who took part: the "
         "model would show them without that person too. Other uses of the same data (other models, tables, a search "
         "for settings on these rows) have their own privacy cost, and the costs add up. The guarantee does not bind "

@@ -51,6 +51,7 @@ def write_run_page(
         path,
         "run.html.jinja",
         report=report,
+        headline=report.headline.split(": ", 1),
         facts=report.facts(),
         lists=report.lists(),
         words=guarantee_in_words(report) if report.private else [],

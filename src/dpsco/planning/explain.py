@@ -8,9 +8,10 @@ import textwrap
 from dpsco.accounting.budget import Budget
 from dpsco.methods import AcceleratedSRGD, Method, Schedule, Surveyed
 from dpsco.planning.prediction import Prediction
+from dpsco.planning.spectrum_priors import loss_scale
 from dpsco.planning.theorems import theorem_1, theorem_2
 
-__all__ = ["explain"]
+__all__ = ["explain", "too_few_rows"]
 
 
 def explain(schedule: Schedule, method: Method, rule: str, prediction: Prediction | None) -> str:
@@ -19,8 +20,9 @@ def explain(schedule: Schedule, method: Method, rule: str, prediction: Predictio
         return _surveyed(schedule, method)
     lines = [_rows(schedule), _guarantee(schedule, method), _steps(schedule, method, rule)]
     if prediction is not None:
-        lines.append(_predicted(prediction))
-    lines += [f"Note: {note}" for note in _notes(schedule, method, rule)]
+        lines.append(_predicted(prediction, loss_scale(schedule.problem).gap))
+    hopeless = too_few_rows(schedule, prediction)
+    lines += [f"Note: {note}" for note in (*hopeless, *_notes(schedule, method, rule))]
     text = "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
     return text + _theorem(schedule, rule)
 
@@ -95,13 +97,26 @@ def _steps(schedule: Schedule, method: Method, rule: str) -> str:
     return f"Method: {method.name}. Steps: {method.steps_in_words(schedule)}. Chosen {chosen}."
 
 
-def _predicted(p: Prediction) -> str:
+def too_few_rows(schedule: Schedule, prediction: Prediction | None) -> tuple[str, ...]:
+    """Say, from public numbers alone, that half of what there is to learn is expected to be lost; else nothing."""
+    constant = loss_scale(schedule.problem).gap
+    if prediction is None or prediction.total < constant / 2:
+        return ()
+    return (
+        f"n = {schedule.n:,} rows at epsilon = {schedule.budget.epsilon:g} can hardly beat a constant: the "
+        f"predicted excess risk is {prediction.total:.3g}, that of a constant about {constant:.3g}. Use more rows, "
+        "fewer features or a larger epsilon.",
+    )
+
+
+def _predicted(p: Prediction, constant: float) -> str:
     largest = max(
         ("optimisation", p.optimisation), ("privacy noise", p.noise), ("sampling", p.sampling), key=lambda x: x[1]
     )
     return (
         f"Predicted excess risk {p.total:.3g}: optimisation {p.optimisation:.3g}, privacy noise {p.noise:.3g}, "
-        f"sampling {p.sampling:.3g}. What limits the run is {largest[0]}."
+        f"sampling {p.sampling:.3g}. What limits the run is {largest[0]}. A constant prediction has about "
+        f"{constant:.3g}, where there is much to learn."
     )
 
 

@@ -26,6 +26,7 @@ __all__ = ["FALSE", "TRUE", "Boolean", "Category", "Column", "Date", "Hashed", "
 Entry = tuple[int | NDArray[np.int64], float | NDArray[Any]]
 
 TRUE, FALSE = ("1", "true", "yes", "t", "y", "on"), ("0", "false", "no", "f", "n", "off")
+DECADES = 1000.0
 _DAY = re.compile(r"^(\d{4})-(\d{2})-(\d{2})($|[T ])", re.ASCII)
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
@@ -103,7 +104,8 @@ class _Scaled(Column):
 class Number(_Scaled):
     """A column of numbers; with ``low`` and ``high`` clamped to them and mapped to [0, 1], ``centered`` to [-1, 1].
 
-    ``log`` maps log(x / low), or log(1 + x) if low is 0. A missing cell is in the middle; without a range it is 0.
+    ``log`` maps the share s of the range to log(1 + 1000 s) / log(1001): three decades from the low end. A missing cell
+    is in the middle; without a range it is 0.
     """
 
     low: float | None = None
@@ -121,8 +123,6 @@ class Number(_Scaled):
         low, high = float(self.low), float(self.high)
         if not -1e100 < low < high < 1e100:
             raise InvalidArgument(f"Expected the range of {self.name!r} as low < high, got {low} and {high}.")
-        if self.log and low < 0:
-            raise InvalidArgument(f"Expected low >= 0 in the range of {self.name!r}, which is on a log scale.")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -140,11 +140,9 @@ class Number(_Scaled):
             value[absent] = 0.0
             return [(0, value), *self._flag(absent)]
         share = np.subtract(cells, self.low, dtype=np.float64)
+        share /= self.high - self.low
         if self.log:
-            np.maximum(share, 0.0, out=share)
-            share = np.log1p(share / (self.low or 1.0)) / math.log1p((self.high - self.low) / (self.low or 1.0))
-        else:
-            share /= self.high - self.low
+            share = np.log1p(DECADES * np.maximum(share, 0.0)) / math.log1p(DECADES)
         share[~np.isfinite(cells)] = np.nan
         return self._share(share)
 

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import version
 
 from dpsco.accounting.budget import Budget
+from dpsco.planning.explain import too_few_rows
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage
 from dpsco.run.report import UNITS, PrivacyReport
@@ -52,6 +53,8 @@ class Facts:
         Whether the run belongs to a table that people tune on: the report then warns of searches.
     inferred : tuple of str
         What was read off private rows, so the guarantee does not cover it.
+    upstream : bool
+        Whether steps that the run does not know of may have made the rows: the report then asks about them.
     """
 
     clipping: Clipping = Clipping.LIBRARY
@@ -61,6 +64,7 @@ class Facts:
     max_rows_per_unit: int | None = None
     table: bool = False
     inferred: tuple[str, ...] = ()
+    upstream: bool = False
 
     def assumptions(self) -> tuple[str, ...]:
         """The facts as assumptions of the report."""
@@ -75,7 +79,22 @@ class Facts:
                 f"all rows of one person carry one id, and no other person's; the first {self.max_rows_per_unit} of an "
                 "id count, the others and rows without an id are zero rows"
             )
+        if self.upstream:
+            found.append(
+                "no step before this one (a scaler, an imputer, a selection of features) learned from these rows: "
+                "dpsco.PublicColumns learns nothing"
+            )
         return (*found, *(f"NOT COVERED: {fact}" for fact in self.inferred))
+
+    def exceptions(self, budget: Budget, rows: int) -> tuple[str, ...]:
+        """What the guarantee does not cover or does not mean, for the headline."""
+        if budget.private and budget.delta * rows >= 1:
+            return (
+                *self.inferred,
+                f"delta = {budget.delta:.3g} is not below 1/n = {1 / rows:.3g}, and publishing one row at random would "
+                "satisfy it",
+            )
+        return self.inferred
 
 
 def render(
@@ -124,6 +143,7 @@ def render(
     return PrivacyReport(
         private=budget.private and not seeded and not watched,
         reason=reason,
+        exceptions=facts.exceptions(budget, plan.n),
         mu=budget.mu,
         epsilon=budget.epsilon,
         delta=budget.delta,
@@ -156,6 +176,7 @@ def render(
             "the operating system's randomness and AES are sound; timing and memory are not watched",
             *method.assumptions,
             *facts.assumptions(),
+            *(f"CHECK: {text}" for text in too_few_rows(plan.schedule, plan.prediction)),
             *(() if second is None else (f"CHECK: {text}" for text in second.health.in_words())),
         ),
         publishable=(*_PUBLISHABLE[method.releases], "this report and the plan"),

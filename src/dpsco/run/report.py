@@ -64,6 +64,8 @@ class PrivacyReport:
     private: bool
     reason: str
     """Why the run is private, or why it is not."""
+    exceptions: tuple[str, ...]
+    """What was used outside the guarantee, or makes it mean little; empty if nothing was."""
     mu: float
     """The budget's Gaussian-DP parameter; the run is mu-GDP only where ``gaussian`` says so."""
     epsilon: float
@@ -109,6 +111,15 @@ class PrivacyReport:
     run_id: str
 
     @property
+    def headline(self) -> str:
+        """The first line of every form: whether the run is private, and except what."""
+        if not self.private:
+            return f"Not private: {self.reason}"
+        if self.exceptions:
+            return f"Private, except: {'; '.join(self.exceptions)}."
+        return f"Private: {self.reason}"
+
+    @property
     def curve(self) -> tuple[tuple[float, float], ...]:
         """(delta, epsilon) pairs: the whole trade-off if the run is mu-GDP, else the one that was promised."""
         if not self.gaussian:
@@ -126,7 +137,8 @@ class PrivacyReport:
 
     def to_json(self) -> str:
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return json.dumps(jsonable({"format": FORMAT, **data, "curve": self.curve}), indent=2, sort_keys=True)
+        whole = {"headline": self.headline, "format": FORMAT, **data, "curve": self.curve}
+        return json.dumps(jsonable(whole), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> PrivacyReport:
@@ -135,7 +147,11 @@ class PrivacyReport:
             data: Any = json.loads(text)
         except (ValueError, RecursionError):
             data = None
-        if not isinstance(data, dict) or set(data) != fields | {"format", "curve"} or data["format"] != FORMAT:
+        if (
+            not isinstance(data, dict)
+            or set(data) != fields | {"headline", "format", "curve"}
+            or data["format"] != FORMAT
+        ):
             raise InvalidArgument(
                 f"Not a privacy report of format {FORMAT}: fields are missing, extra or of another version."
             )
@@ -147,11 +163,14 @@ class PrivacyReport:
         for field in dataclasses.fields(cls):
             if not _fits(field.name, str(field.type), values[field.name]):
                 raise InvalidArgument(f"Not a privacy report: {field.name} is not a possible {field.type}.")
-        return cls(**values)
+        made = cls(**values)
+        if data["headline"] != made.headline:
+            raise InvalidArgument("Not a privacy report: its headline is not that of its fields.")
+        return made
 
     def to_text(self) -> str:
-        head = "PRIVATE" if self.private else "NOT PRIVATE"
-        lines = [f"{head}: {self.reason}"]
+        head, _, rest = self.headline.partition(":")
+        lines = [f"{head.upper()}:{rest}"]
         lines += [f"  {name:<24} {value}" for name, value in self.facts()]
         for title, items in self.lists():
             lines += [f"  {title}", *(f"    - {item}" for item in items)]
@@ -160,8 +179,8 @@ class PrivacyReport:
     __str__ = to_text
 
     def to_markdown(self) -> str:
-        head = "Private" if self.private else "Not private"
-        lines = ["# Privacy report", "", f"**{head}**: {self.reason}", "", "| | |", "|---|---|"]
+        head, _, rest = self.headline.partition(":")
+        lines = ["# Privacy report", "", f"**{head}**:{rest}", "", "| | |", "|---|---|"]
         lines += [f"| {name} | {value} |" for name, value in self.facts()]
         for title, items in self.lists():
             lines += ["", f"## {title}", "", *(f"* {item}" for item in items)]

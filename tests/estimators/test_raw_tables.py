@@ -1,0 +1,175 @@
+"""Estimators on raw tables: declared columns, public starts, accounts, chunks, and headlines that tell the truth."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import dpsco
+
+COLUMNS = dpsco.PublicColumns(
+    ranges={"age": (0, 120), "income": (0, 1e6)}, log=["income"], categories={"city": ["Lyon", "Paris"]}, missing=True
+)
+PUBLIC = {"epsilon": 1.0, "delta": 1e-6, "classes": ["no", "yes"], "columns": COLUMNS}
+N = 6_000
+
+
+def raw(seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    age, income = rng.uniform(18, 90, N), rng.lognormal(10, 1, N)
+    city = rng.choice(["Lyon", "Paris", "Oslo"], N)
+    score = (age - 50) / 8 + 2 * (city == "Paris") + np.log(income / 2e4)
+    frame = pd.DataFrame({"id": np.arange(N), "age": age, "income": income, "city": city})
+    return frame, np.where(rng.random(N) < 1 / (1 + np.exp(-score)), "yes", "no")
+
+
+X, Y = raw()
+NEW, NEW_Y = raw(1)
+
+
+def fitted(**arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpsco.PrivacyLeakWarning)
+        return dpsco.PrivateLogisticRegression(**{**PUBLIC, "random_state": 0, **arguments}).fit(X, Y)
+
+
+def test_a_raw_table_becomes_a_good_private_model() -> None:
+    model = dpsco.PrivateLogisticRegression(**PUBLIC, survey="auto").fit(X, Y)
+    assert model.score(NEW, NEW_Y) > 0.84  # the labels themselves allow 0.90
+    assert model.privacy_.headline.startswith("Private: ")
+    assert model.feature_names_in_.tolist() == ["age", "income", "city"]
+    assert model.coef_.shape == (1, COLUMNS.width)
+    assert model.n_features_in_ == 3
+    holes = NEW.copy().astype(object)
+    holes.loc[:99, ["age", "city"]] = None
+    assert set(model.predict(holes)) == {"no", "yes"}
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(NEW), model.predict(NEW))  # noqa: S301
+
+
+def test_containers_and_pipelines_give_the_same_model() -> None:
+    wanted = fitted().coef_
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpsco.PrivacyLeakWarning)
+        for table in (pl.DataFrame(X), X.astype(object), X.sample(frac=1, axis=1, random_state=0), X.to_dict("list")):
+            np.testing.assert_array_equal(clone(fitted()).fit(table, Y).coef_, wanted)
+        bare = dpsco.PrivateLogisticRegression(**{**PUBLIC, "columns": None}, random_state=0)
+        np.testing.assert_array_equal(make_pipeline(COLUMNS, bare).fit(X, Y)[-1].coef_, wanted)
+
+
+def test_a_schema_file_declares_the_columns(tmp_path) -> None:
+    path = COLUMNS.write(tmp_path / "columns.toml")
+    np.testing.assert_array_equal(fitted(columns=str(path)).coef_, fitted().coef_)
+    with pytest.raises(dpsco.InvalidArgument, match="PublicColumns, or the path"):
+        fitted(columns=3)
+
+
+def test_one_odd_row_changes_nothing_about_the_rows_of_others() -> None:
+    odd = X.to_dict("list")
+    odd["age"][5], odd["city"][5], odd["income"][5] = "?", [1], {}
+    seen = fitted().columns_.transform(odd)
+    np.testing.assert_array_equal(np.delete(seen, 5, 0), np.delete(COLUMNS.transform(X), 5, 0))
+    assert fitted().privacy_ != fitted(columns=dpsco.PublicColumns(["age"])).privacy_
+
+
+def test_chunks_and_pushes_of_raw_tables() -> None:
+    stated = {**PUBLIC, "n": N, "invalid_rows": "zero"}
+    chunks = ((X[k : k + 700], Y[k : k + 700]) for k in range(0, N, 700))
+    whole = dpsco.PrivateLogisticRegression(**stated).fit(chunks)
+    assert whole.privacy_.rows_missing == 0
+    assert whole.score(NEW, NEW_Y) > 0.8
+    pushed = dpsco.PrivateLogisticRegression(**stated)
+    for k in range(0, N, 700):
+        pushed.partial_fit(X[k : k + 700], Y[k : k + 700])
+    assert pushed.score(NEW, NEW_Y) > 0.8
+    with pytest.raises(dpsco.InvalidArgument, match="State n="):
+        dpsco.PrivateLogisticRegression(**PUBLIC).fit(iter([(X, Y)]))
+    with pytest.raises(dpsco.DataError, match="no chunk"):
+        dpsco.PrivateLogisticRegression(**stated).fit(iter([]))
+
+
+def test_an_earlier_model_is_a_start() -> None:
+    first = fitted(survey="none", epsilon=8.0)
+    again = fitted(start=first, epsilon=0.01)
+    assert again.score(NEW, NEW_Y) > fitted(survey="none", epsilon=0.01).score(NEW, NEW_Y) + 0.05
+    pair = fitted(start=(first.coef_, first.intercept_), epsilon=0.01)
+    np.testing.assert_array_equal(pair.coef_, again.coef_)
+    with pytest.raises(dpsco.InvalidArgument, match="coefficients of shape"):
+        fitted(start=([1.0, 2.0], 0.0))
+    warm = clone(first).set_params(warm_start=True, random_state=None).fit(X, Y)
+    before = warm.score(NEW, NEW_Y)
+    assert warm.set_params(epsilon=0.01).fit(X, Y).score(NEW, NEW_Y) > before - 0.05
+    target = X["age"].to_numpy()
+    line = {"label_bound": 120.0, "columns": COLUMNS, "delta": 1e-6}
+    known = dpsco.PrivateLinearRegression(epsilon=20.0, **line, survey="none").fit(X, target)
+    kept = dpsco.PrivateLinearRegression(epsilon=0.001, **line, start=known).fit(X, target)
+    np.testing.assert_allclose(kept.predict(NEW), known.predict(NEW), atol=25)
+
+
+def test_an_account_adds_up_every_fit(tmp_path) -> None:
+    account = dpsco.Account.create(tmp_path / "people.json", limit=dpsco.Budget(2.0, 1e-6))
+    model = dpsco.PrivateLogisticRegression(**PUBLIC, account=account).fit(X, Y)
+    assert account.epsilon == pytest.approx(1.0, rel=1e-6)
+    cross_val_score(clone(model).set_params(account=str(tmp_path / "people.json"), epsilon=0.5), X, Y, cv=2)
+    spent = account.epsilon
+    assert 1.0 < spent < 2.0
+    pushed = dpsco.PrivateLogisticRegression(**{**PUBLIC, "epsilon": 0.1}, n=N, account=account)
+    pushed.partial_fit(X[:100], Y[:100])
+    assert account.epsilon > spent
+    with pytest.raises(dpsco.AccountError):
+        clone(model).fit(X, Y).set_params(epsilon=2.0).fit(X, Y)
+
+
+def test_the_headline_says_what_the_guarantee_does_not_cover() -> None:
+    with pytest.warns(dpsco.PrivacyLeakWarning):
+        read = dpsco.PrivateLogisticRegression(**{**PUBLIC, "classes": None}).fit(X, Y).privacy_
+    loose = dpsco.PrivateLogisticRegression(**{**PUBLIC, "delta": 1e-3}).fit(X, Y).privacy_
+    with pytest.warns(dpsco.PrivacyLeakWarning):
+        bound = dpsco.PrivateLinearRegression(delta=1e-6, columns=COLUMNS).fit(X, X["age"]).privacy_
+    for report, words in ((read, "set of labels"), (loose, "not below 1/n"), (bound, "label_bound")):
+        assert report.headline.startswith("Private, except: ")
+        assert words in report.headline
+        assert report.to_text().startswith("PRIVATE, EXCEPT: ")
+        assert words in report.to_text().splitlines()[0]
+        assert json.loads(report.to_json())["headline"] == report.headline
+        assert report.to_json().splitlines()[1].strip().startswith('"headline": "Private, except')
+        assert dpsco.PrivacyReport.from_json(report.to_json()) == report
+    forged = loose.to_json().replace(loose.headline, "Private: all is well.")
+    with pytest.raises(dpsco.InvalidArgument, match="headline"):
+        dpsco.PrivacyReport.from_json(forged)
+
+
+def test_the_report_asks_what_was_before_the_estimator() -> None:
+    asked = "no step before this one"
+    bare = {**PUBLIC, "columns": None}
+    scaled = make_pipeline(COLUMNS, StandardScaler(), dpsco.PrivateLogisticRegression(**bare)).fit(X, Y)
+    direct = make_pipeline(COLUMNS, dpsco.PrivateLogisticRegression(**bare)).fit(X, Y)
+    assert asked in str(scaled[-1].privacy_)
+    assert asked not in str(direct[-1].privacy_)
+    assert asked not in str(dpsco.PrivateLogisticRegression(**PUBLIC).fit(X, Y).privacy_)
+
+
+def test_too_few_rows_are_told_from_public_numbers() -> None:
+    few = dpsco.PrivateLogisticRegression(**PUBLIC, survey="none").fit(X[:20], Y[:20])
+    assert "n = 20 rows at epsilon = 1 can hardly beat a constant" in " ".join(few.plan_.explain().split())
+    assert "can hardly beat a constant" in str(few.privacy_)
+    many = dpsco.PrivateLogisticRegression(**PUBLIC, survey="none").fit(X, Y)
+    assert "hardly beat" not in str(many.privacy_)
+    assert "constant prediction has about" in " ".join(many.plan_.explain().split())
+
+
+def test_several_classes_of_support_vectors_are_refused_with_the_way() -> None:
+    with pytest.raises(dpsco.InvalidArgument, match="OneVsRestClassifier") as error:
+        dpsco.PrivateLinearSVC(delta=1e-6, classes=[0, 1, 2]).fit(np.ones((9, 2)), np.arange(9) % 3)
+    mu = math.sqrt(3) * dpsco.mu_of(1.0, 1e-6)
+    assert f"epsilon = {dpsco.epsilon_of(mu, 1e-6):.3g} together" in str(error.value)
