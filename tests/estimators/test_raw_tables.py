@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dpsco
+from dpsco.estimators import base
 
 COLUMNS = dpsco.PublicColumns(
     ranges={"age": (0, 120), "income": (0, 1e6)}, log=["income"], categories={"city": ["Lyon", "Paris"]}, missing=True
@@ -106,14 +107,27 @@ def test_an_earlier_model_is_a_start() -> None:
     np.testing.assert_array_equal(pair.coef_, again.coef_)
     with pytest.raises(dpsco.InvalidArgument, match="coefficients of shape"):
         fitted(start=([1.0, 2.0], 0.0))
-    warm = clone(first).set_params(warm_start=True, random_state=None).fit(X, Y)
-    before = warm.score(NEW, NEW_Y)
-    assert warm.set_params(epsilon=0.01).fit(X, Y).score(NEW, NEW_Y) > before - 0.05
-    target = X["age"].to_numpy()
-    line = {"label_bound": 120.0, "columns": COLUMNS, "delta": 1e-6}
-    known = dpsco.PrivateLinearRegression(epsilon=20.0, **line, survey="none").fit(X, target)
-    kept = dpsco.PrivateLinearRegression(epsilon=0.001, **line, start=known).fit(X, target)
-    np.testing.assert_allclose(kept.predict(NEW), known.predict(NEW), atol=25)
+
+
+def test_a_start_is_the_earlier_model_in_the_units_of_the_plan(monkeypatch) -> None:
+    starts = []
+
+    def recorded(plan, rows, *, start, **options):
+        starts.append((plan, start))
+        return train(plan, rows, start=start, **options)
+
+    train = base.train
+    monkeypatch.setattr(base, "train", recorded)
+    line = {"label_bound": 120.0, "columns": COLUMNS, "delta": 1e-6, "survey": "none"}
+    known = dpsco.PrivateLinearRegression(**line, warm_start=True).fit(X, X["age"])
+    before = known.predict(NEW)
+    known.fit(X, X["age"])
+    dpsco.PrivateLinearRegression(**line, start=known).fit(X, X["age"])
+    assert starts[0][1] is None
+    scaled = np.asarray(COLUMNS.transform(NEW)) / COLUMNS.row_norm
+    for (plan, start), wanted in zip(starts[1:], (before, known.predict(NEW)), strict=True):
+        model = dpsco.Model.from_parameters(start, plan.problem)
+        np.testing.assert_allclose(120.0 * model.scores(scaled), wanted, rtol=1e-4)
 
 
 def test_an_account_adds_up_every_fit(tmp_path) -> None:
