@@ -34,8 +34,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-Chunk = tuple[NDArray[Any], NDArray[Any]]
-"""Some rows of a batch: features of shape (rows, p) and labels of shape (rows,)."""
+Chunk = tuple[Any, NDArray[Any]]
+"""Some rows of a batch: features of shape (rows, p), as an array, CSR or ``RowsOnDemand``, and labels (rows,)."""
 
 CHUNK_ROWS = 4096
 """Every chunk of a batch but the last has a multiple of this many rows, or of fewer if rows are wide."""

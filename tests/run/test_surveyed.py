@@ -308,7 +308,7 @@ def test_an_estimator_surveys_raw_columns():
     ).fit(rows, labels)
     assert isinstance(model.plan_.method, Surveyed)
     assert model.geometry_ is not None
-    assert model.health_.usable > 0.9
+    assert model.health_.usable > 1 - 6 * model.health_.noise
     assert model.score(rows, labels) > 0.7
     assert model.privacy_.private
 

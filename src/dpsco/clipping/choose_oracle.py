@@ -9,8 +9,8 @@ from dpsco.problem.problem import Problem
 
 __all__ = ["linear_oracle"]
 
-COMPILED_FROM = 1 << 26
-"""Rows times features times classes (256 MB of float32) above which loading the kernels, 0.5 s, saves time."""
+COMPILED_FROM = 1 << 24
+"""Rows times features times classes (64 MB of float32) above which loading the kernels, 0.5 s, saves time."""
 
 COMPILED_FROM_SLOW = 1 << 30
 """The same for rows computed or parsed while training: the source limits the speed, and numba's 100 MB matter."""

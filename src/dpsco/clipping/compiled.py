@@ -161,7 +161,9 @@ class CompiledOracle:
                 kernel, sums = prepared[kind]
                 for start, stop in _spans(len(labels), kernel, threads, exact):
                     left = max(stop - start, query.size - answer.rows)
-                    job = _Pieces(kernel, rows[start:stop], labels[start:stop], sums, left, threads)
+                    whole = stop - start == len(labels)
+                    part = rows if whole else rows[start:stop]
+                    job = _Pieces(kernel, part, labels[start:stop], sums, left, threads)
                     share(job, functools.partial(job.add_to, answer))
                     answer.rows += stop - start
         for _, sums in prepared.values():
@@ -188,7 +190,7 @@ class CompiledOracle:
         ask, points = self._ask(query, width, itemsize == 4), points.ravel()
 
         def ready(rows: NDArray[Any], labels: NDArray[Any]) -> tuple[Any, ...] | None:
-            same = rows.dtype == dtype and rows.flags.c_contiguous
+            same = isinstance(rows, np.ndarray) and rows.dtype == dtype and rows.flags.c_contiguous
             return copied(rows, labels) if same and _is_flat(labels) else None
 
         def copied(rows: NDArray[Any], labels: NDArray[Any]) -> tuple[Any, ...]:

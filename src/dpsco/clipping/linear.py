@@ -9,7 +9,7 @@ so its norm is ||c|| ||a||, and clipping does not need the gradient itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,9 @@ import numpy as np
 from dpsco.clipping.bound import LARGEST_NORM, clip_scale, row_norms
 from dpsco.clipping.linear_blocks import DenseBlock, SparseBlock
 from dpsco.problem.losses import Labels, Loss
-from dpsco.query import Array, Batch, Clipped, Query
+from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import CsrRows, is_sparse
+from dpsco.rows.on_demand import RowsOnDemand
 
 __all__ = ["LinearOracle"]
 
@@ -49,8 +50,7 @@ class LinearOracle:
             for features, labels in batch.chunks:
                 rows: Any = CsrRows.of(features) if is_sparse(features) else features
                 kind = SparseBlock if isinstance(rows, CsrRows) else DenseBlock
-                for start in range(0, len(labels), kind.size):
-                    a, y = rows[start : start + kind.size], labels[start : start + kind.size]
+                for a, y in _pieces(rows, labels, kind.size):
                     block = kind.of(a, y, self.loss, intercept=self.intercept, pad=query.rowwise)
                     answer += self._clipped_sum(query, block, len(y))
         return answer
@@ -78,3 +78,12 @@ class LinearOracle:
         if self.loss.outputs == 1:
             return self.loss.slope(scores[:, 0], labels)[:, None]
         return self.loss.slope(scores, labels)
+
+
+def _pieces(rows: Any, labels: Any, size: int) -> Iterator[Chunk]:
+    """Cut a chunk into blocks of ``size`` rows; rows on demand are made for several blocks at once."""
+    many = CHUNK_ROWS if isinstance(rows, RowsOnDemand) else max(1, len(labels))
+    for first in range(0, len(labels), many):
+        part: Any = rows[first : first + many] if isinstance(rows, RowsOnDemand) else rows
+        for start in range(0, min(many, len(labels) - first), size):
+            yield part[start : start + size], labels[first + start : first + start + size][: len(part) - start]

@@ -5,15 +5,16 @@ Rounds after a survey are plain rounds on the rows b: scores are <b, u>, contrib
 
 Guarantee: b depends on its row, its place in its unit of rows and public numbers alone. Rows are mapped unit by unit
 and on one BLAS thread, so parts of a round that begin at whole units give the bits of the whole round. The clip, the
-block sums and the grid apply to the float64 vector b, whatever rounding made it. So neither the condition of P nor the
-error of the product enters the proof: a row may become any vector before it is clipped.
-Cost: p^2 multiply-adds per row, by matrix products; memory of one piece of a chunk.
+block sums and the grid apply to the vector b, in the type of the rows, whatever rounding made it. So neither the
+condition of P nor the error of the product enters the proof: a row may become any vector before it is clipped.
+Cost: p^2 multiply-adds per row, by matrix products in the threads of the oracle; memory of one piece per thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,23 @@ from dpsco.clipping.oracle import Oracle
 from dpsco.clipping.survey import dense, unit_rows
 from dpsco.errors import InvalidArgument
 from dpsco.parallel import one_blas_thread
-from dpsco.query import Array, Batch, Chunk, Clipped, Query, chunk_multiple
+from dpsco.query import Array, Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import CsrRows, is_sparse
+from dpsco.rows.on_demand import RowsOnDemand
 
 __all__ = ["MappedOracle", "RowMap"]
 
-_PIECES = 4
-"""Units of ``chunk_multiple`` rows that are mapped at once: about 8 MB."""
+_TOGETHER = 64
+"""Rows of one product. Pieces of rows begin at multiples of it, so a row's bits do not depend on the threads."""
+
+_LARGEST_SQUARE: dict[np.dtype[Any], float] = {np.dtype(np.float32): 2.0**80, np.dtype(np.float64): 1e250}
+"""Squared norms up to which rows are mapped by products in this type; longer rows are mapped one by one."""
+
+_NORMS: dict[np.dtype[Any], tuple[float, float]] = {
+    np.dtype(np.float32): (2.0**-20, 2.0**20),
+    np.dtype(np.float64): (1e-100, 1e100),
+}
+"""Feature norms whose squares are far from the limits of the type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,15 +53,38 @@ class RowMap:
     constant: float
     """The column that stands for the intercept; 0 without one."""
 
-    def rows(self, features: Any) -> Array:
-        """B of each row, a row that is not finite as NaN: SENSITIVE."""
-        a, _, unusable = unit_rows(dense(features), self.feature_norm, self.constant)
-        size = chunk_multiple(len(self.matrix))
-        with np.errstate(all="ignore"):
-            for start in range(0, len(a), size):  # the shape of a product may change the bits of its rows
-                a[start : start + size] = a[start : start + size] @ self.matrix.T
-        a[unusable] = np.nan
-        return a
+    def rows(self, features: Any) -> NDArray[Any]:
+        """B of each row, in the type of ``features``; a row that is not finite as NaN: SENSITIVE."""
+        features = dense(features)
+        dtype = self.dtype(features.dtype)
+        features = np.ascontiguousarray(features, dtype)
+        matrix, width, norm = self._turned[dtype], features.shape[1], dtype.type(self.feature_norm)
+        low, high = _NORMS[dtype]
+        largest = _LARGEST_SQUARE[dtype] if low <= self.feature_norm <= high else -1.0
+        with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+            squares = np.einsum("ij,ij->i", features, features)
+            b = _products(features, matrix[:width])
+            b /= np.maximum(np.sqrt(squares), norm)[:, None]
+            if self.constant > 0:
+                b += dtype.type(self.constant) * matrix[width]
+            for place in np.flatnonzero(~(squares <= largest)):  # one by one: no row changes another
+                b[place] = self._careful(features[place : place + 1])
+        return b
+
+    def dtype(self, given: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the type of the mapped rows: float32 for float32 rows, else float64."""
+        low, high = _NORMS[np.dtype(np.float32)]
+        single = given == np.float32 and low <= self.feature_norm <= high
+        return np.dtype(np.float32 if single else np.float64)
+
+    @cached_property
+    def _turned(self) -> dict[np.dtype[Any], NDArray[Any]]:
+        return {dtype: np.ascontiguousarray(self.matrix.T, dtype) for dtype in _NORMS}
+
+    def _careful(self, row: NDArray[Any]) -> Array:
+        """Map one row of any length."""
+        a, _, unusable = unit_rows(row, self.feature_norm, self.constant)
+        return np.asarray(np.full(len(self.matrix), np.nan) if unusable[0] else self.matrix @ a[0])
 
     def parameters(self, u: Array) -> Array:
         """Return the problem's own parameters that ``u`` stands for, class after class."""
@@ -79,7 +113,19 @@ class MappedOracle:
     def _mapped(self, batch: Batch) -> Iterator[Chunk]:
         for features, labels in batch.chunks:
             rows: Any = CsrRows.of(features) if is_sparse(features) else features
-            size = _PIECES * chunk_multiple(len(self.map.matrix))
-            for start in range(0, len(labels), size):
-                part: NDArray[Any] = labels[start : start + size]
-                yield self.map.rows(rows[start : start + size]), part
+            given = np.dtype(np.float64) if isinstance(rows, CsrRows) else features.dtype  # CSR rows become float64
+            shape, dtype = (len(labels), len(self.map.matrix)), self.map.dtype(given)
+            yield RowsOnDemand(partial(self._some, rows), shape, dtype), labels
+
+    def _some(self, rows: Any, first: int, last: int) -> NDArray[Any]:
+        return self.map.rows(rows[first:last])
+
+
+def _products(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:
+    """Return rows @ matrix by products of ``_TOGETHER`` rows, so that bits do not depend on where pieces begin."""
+    out = np.empty((len(rows), matrix.shape[1]), rows.dtype)
+    whole = len(rows) // _TOGETHER * _TOGETHER
+    shape = whole // _TOGETHER, _TOGETHER
+    np.matmul(rows[:whole].reshape(*shape, len(matrix)), matrix, out=out[:whole].reshape(*shape, out.shape[1]))
+    np.matmul(rows[whole:], matrix, out=out[whole:])
+    return out

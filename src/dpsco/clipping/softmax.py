@@ -59,13 +59,14 @@ class SoftmaxOracle:
             size = min(TASK_ROWS, chunk_multiple(features.shape[1]))
             for start in range(0, len(labels), size):
                 rows = slice(start, start + size)
-                yield functools.partial(self._task, query, points, features[rows], labels[rows])
+                yield functools.partial(self._task, query, points, features, labels, rows)
 
-    def _task(self, query: Query, points: NDArray[Any], features: NDArray[Any], labels: NDArray[Any]) -> Clipped:
+    def _task(self, query: Query, points: NDArray[Any], chunk: Any, all_labels: NDArray[Any], taken: slice) -> Clipped:
         from dpsco.clipping.kernels.dense_rows import block_rows
         from dpsco.clipping.kernels.slopes import CAREFUL, CUSTOM
         from dpsco.clipping.kernels.softmax_parts import class_factors, squares
 
+        features, labels = chunk[taken], all_labels[taken]
         a = np.ascontiguousarray(features, points.dtype)
         rows, width = a.shape
         square, state = np.empty(rows), np.empty(rows, np.uint8)

@@ -30,8 +30,9 @@ Cost
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,9 @@ from numpy.typing import NDArray
 from dpsco.clipping.bound import LARGEST_NORM, SMALLEST_NORM, clip_scale, row_norms
 from dpsco.clipping.linear import LinearOracle
 from dpsco.errors import InvalidArgument
-from dpsco.parallel import one_blas_thread
+from dpsco.parallel import available_threads, in_order, one_blas_thread
 from dpsco.problem.losses import Loss
-from dpsco.query import Array, Batch, Chunk, Clipped, Moment, Query, chunk_multiple, to_grid
+from dpsco.query import Array, Batch, Clipped, Moment, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 
 __all__ = ["SurveyOracle", "joint_bounds", "pack", "sum_length", "survey_size", "unit_rows", "unpack"]
@@ -63,13 +64,17 @@ class SurveyOracle:
         if moment is None or query.rowwise:
             raise InvalidArgument("This oracle answers surveys of rows that are placed by position, and nothing else.")
         answer = Clipped(np.zeros(sum_length(query)), 0)
-        # A warning that depends on a row is an output; the number of BLAS threads changes bits.
-        with np.errstate(all="ignore"), one_blas_thread():
-            for features, labels in _blocks(batch):
-                answer += self._block(query, moment, features, labels)
+        blocks = (partial(self._block, query, moment, rows, labels) for rows, labels in _blocks(batch))
+        with one_blas_thread():
+            for part in in_order(blocks, available_threads()):
+                answer.add(part)
         return answer
 
-    def _block(self, query: Query, moment: Moment, features: NDArray[Any], labels: NDArray[Any]) -> Clipped:
+    def _block(self, query: Query, moment: Moment, rows_of: Callable[[], Any], labels: NDArray[Any]) -> Clipped:
+        with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+            return self._joint(query, moment, dense(rows_of()), labels)
+
+    def _joint(self, query: Query, moment: Moment, features: NDArray[Any], labels: NDArray[Any]) -> Clipped:
         rows, shortened, unusable = unit_rows(features, moment.feature_norm, moment.constant)
         y = np.array(labels)
         unusable |= ~self.loss.valid(y)
@@ -173,14 +178,13 @@ def _joint_sum(moment: Moment, omega: float, rows: Array, slopes: Array, health:
     return np.concatenate([second, omega * (slopes.T @ rows).ravel(), weight * np.sum(health, axis=0)])
 
 
-def _blocks(batch: Batch) -> Iterator[Chunk]:
-    """Cut the rows into dense blocks, by position."""
+def _blocks(batch: Batch) -> Iterator[tuple[Callable[[], Any], NDArray[Any]]]:
+    """Cut the rows into blocks, by position; a block's rows are taken where they are used."""
     for features, labels in batch.chunks:
         rows: Any = CsrRows.of(features) if is_sparse(features) else features
         size = chunk_multiple(features.shape[1])
         for start in range(0, len(labels), size):
-            part = rows[start : start + size]
-            yield dense(part), labels[start : start + size]
+            yield partial(rows.__getitem__, slice(start, start + size)), labels[start : start + size]
 
 
 def dense(features: Any) -> NDArray[Any]:
