@@ -8,11 +8,12 @@ one of the twenty marks (proof_table.py); ``make test-slow`` ends with the table
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from tests.optional_packages import pytest_pycollect_makemodule  # noqa: F401  (a hook)
 from tests.proof_table import MARKS, marks_of
 
@@ -39,6 +40,13 @@ def mark_figure(request: pytest.FixtureRequest) -> Callable[[int, str], None]:
         request.node.user_properties.append(("mark", [number, text]))
 
     return note
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Collect no doctests of tests: a failed import there would leave half a module, in which pytest finds no test."""
+    found = yield
+    return [collector for collector in found if not isinstance(collector, DoctestModule)]
 
 
 @pytest.hookimpl(tryfirst=True)

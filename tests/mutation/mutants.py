@@ -18,6 +18,7 @@ CLIP_NOTHING_LATER = (
 )
 PER_EXAMPLE = "tests/clipping/test_per_example.py::test_the_sum_is_that_of_clipped_weighted_differences"
 EXACT_SIGMA = "tests/release/test_calibration.py::test_sigma_is_never_below_what_exact_arithmetic_asks_for"
+FLOAT_NOISE = "tests/release/test_float_noise.py"
 SURVEYED = "tests/run/test_surveyed.py"
 
 MUTANTS = (
@@ -207,11 +208,27 @@ MUTANTS = (
         (
             (
                 "accounting/budget.py",
-                "return gaussian.mu_of(self.epsilon, self.delta)",
+                "return gaussian.mu_of(self.epsilon, self.gaussian_delta)",
                 "return self.epsilon / math.sqrt(2 * math.log(2.5 / self.delta))",
             ),
         ),
         ("tests/accounting/test_budget_account.py::test_mu_is_that_of_the_exact_curve",),
+    ),
+    Mutant(
+        "delta without what float64 noise loses",
+        (("accounting/budget.py", "return self.delta * (1.0 - FLOAT_SHARE)", "return self.delta"),),
+        (f"{FLOAT_NOISE}::test_gaussian_noise_and_what_float64_loses_together_stay_within_delta",),
+    ),
+    Mutant(
+        "a group pays for its float noise once",
+        (
+            (
+                "release/calibration.py",
+                "GDP_COST * found.loss / budget.mu_per_record)",
+                "GDP_COST * found.loss / budget.mu)",
+            ),
+        ),
+        (f"{FLOAT_NOISE}::test_every_record_of_a_group_pays_for_the_float_noise",),
     ),
     Mutant(
         "a stream that opens twice",
@@ -370,9 +387,7 @@ MUTANTS = (
     Mutant(
         "no dither on fine grids",
         (("release/float_noise.py", "        width *= 2.0\n", "        break\n"),),
-        (
-            "tests/release/test_float_noise.py::test_a_fine_grid_without_a_dither_would_reveal_more_than_mu_and_with_it_a_thousandth",
-        ),
+        (f"{FLOAT_NOISE}::test_a_fine_grid_without_a_dither_would_reveal_more_than_mu_and_with_it_a_thousandth",),
     ),
     Mutant(
         "charges do not wait for each other",

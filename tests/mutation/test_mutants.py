@@ -17,7 +17,14 @@ ROOT = Path(__file__).parents[2]
 _PROGRAM = """
 import sys, pytest, dpsco
 assert dpsco.__file__.startswith(sys.argv[1]), "the copy is not what was imported"
-sys.exit(pytest.main(["-q", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", *sys.argv[2:]]))
+
+class Collected:
+    def pytest_collection_finish(self, session):
+        for item in session.items:
+            print("COLLECTED", item.nodeid)
+
+options = ["-q", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", *sys.argv[2:]]
+sys.exit(pytest.main(options, plugins=[Collected()]))
 """
 
 
@@ -35,18 +42,41 @@ def mutated(mutant: Mutant | None, folder: Path) -> Path:
     return folder
 
 
-def run(tests: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess[str]:
+def run(tests: tuple[str, ...], folder: Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # half of the time of a process, and none is needed
     return subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(folder), *tests], cwd=ROOT, env=environment, capture_output=True, text=True
+        [sys.executable, "-c", _PROGRAM, str(folder), *tests], cwd=cwd, env=environment, capture_output=True, text=True
     )
+
+
+def not_collected(tests: tuple[str, ...], output: str) -> list[str]:
+    """Return the named tests of which the run collected none."""
+    found = re.findall(r"^COLLECTED (.+)$", output, re.MULTILINE)
+    return [test for test in tests if not any(item == test or item.startswith(f"{test}[") for item in found)]
+
+
+def test_every_named_test_is_collected() -> None:
+    result = run((*CONTROL, "--collect-only", "-m", ""), ROOT / "src")
+    assert not_collected(CONTROL, result.stdout) == [], result.stdout + result.stderr
+
+
+def test_a_test_module_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
+    """With doctests collected first, half a module would remain in which pytest finds no test, without a word."""
+    (tmp_path / "tests").mkdir()
+    for name in ("pyproject.toml", "tests/conftest.py", "tests/optional_packages.py", "tests/proof_table.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "tests" / "test_broken.py").write_text("from dpsco import no_such_name\n", encoding="utf-8")
+    result = run(("tests",), ROOT / "src", cwd=tmp_path)
+    assert result.returncode == pytest.ExitCode.INTERRUPTED, result.stdout
+    assert "ERROR tests/test_broken.py" in result.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_mutant_is_killed(mutant: Mutant, tmp_path: Path, record_property) -> None:
     result = run(mutant.tests, mutated(mutant, tmp_path))
+    assert not_collected(mutant.tests, result.stdout) == [], result.stdout + result.stderr
     assert result.returncode == 1, (
         f"{mutant.name} survived, or its tests did not run:\n{result.stdout}\n{result.stderr}"
     )
@@ -58,6 +88,7 @@ def test_the_mutant_is_killed(mutant: Mutant, tmp_path: Path, record_property) -
 @pytest.mark.slow
 def test_without_a_bug_the_same_tests_pass(tmp_path: Path) -> None:
     result = run(CONTROL, mutated(None, tmp_path))
+    assert not_collected(CONTROL, result.stdout) == [], result.stdout + result.stderr
     assert result.returncode == 0, result.stdout + result.stderr
 
 

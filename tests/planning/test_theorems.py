@@ -8,7 +8,7 @@ import pytest
 
 import dpsco
 from dpsco.planning.choose import plan
-from dpsco.planning.method_costs import methods
+from dpsco.planning.method_costs import method_costs
 from dpsco.planning.paper_bounds import (
     bounds_of,
     excess_population,
@@ -78,7 +78,8 @@ def test_theorem_1_can_be_planned_where_every_round_has_rows() -> None:
     settings = theorem_1(PROBLEM, n, budget(n))
     assert made.rounds == math.ceil(settings.rounds)
     assert made.batch_size == n // made.rounds
-    assert (made.beta, made.clip, made.mechanism) == (settings.beta, settings.clip, "tree")
+    method = made.method
+    assert (method.beta, method.clip, method.mechanism) == (settings.beta, settings.clip, "tree")
     assert made.schedule.calibration.sigma >= settings.clip * made.schedule.mechanism.sensitivity / made.budget.mu
     assert "Fails: the rate" in made.explain()
 
@@ -98,13 +99,14 @@ def test_theorem_2_by_hand() -> None:
     assert settings.printed_sigma > settings.needed_sigma  # the second corollary prints enough
     assert all(condition.holds for condition in settings.conditions)
     made = plan(PROBLEM, n=10_000, budget=budget(10_000), rule="theorem-2")
-    assert (made.rounds, made.batch_size, made.beta, made.clip, made.mechanism) == (100, 100, 480.0, 24.0, "tree")
+    assert (made.rounds, made.batch_size) == (100, 100)
+    assert (made.method.beta, made.method.clip, made.method.mechanism) == (480.0, 24.0, "tree")
 
 
 def test_theorem_2_takes_more_rounds_and_no_fewer() -> None:
     made = plan(PROBLEM, n=10_000, budget=budget(10_000), rule="theorem-2", rounds=1000)
     assert made.rounds == 1000
-    assert made.beta == pytest.approx(48 * 1e6 / (10 * 100))
+    assert made.method.beta == pytest.approx(48 * 1e6 / (10 * 100))
     with pytest.raises(dpsco.InvalidArgument, match="between 100 and"):
         plan(PROBLEM, n=10_000, budget=budget(10_000), rule="theorem-2", rounds=50)
 
@@ -162,7 +164,7 @@ def test_bounds_of_a_plan() -> None:
 
 def test_methods_of_table_1() -> None:
     made = plan(PROBLEM, n=10**8, budget=budget(10**8), survey="none")
-    lines = {line.name: line for line in methods(made)}
+    lines = {line.name: line for line in method_costs(made)}
     assert lines["this plan"].rounds == made.rounds
     assert lines["this plan"].bytes_per_round == 2400
     assert lines["Accelerated-DP-SRGD, Theorem 1"].rounds == pytest.approx(100)

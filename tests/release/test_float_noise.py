@@ -12,10 +12,11 @@ import pytest
 from scipy import stats
 
 from dpsco import Budget, InvalidArgument, mechanism
+from dpsco.accounting.poisson import epsilon_of_sampled
 from dpsco.query import SUMMATION_SLACK
 from dpsco.release.calibration import calibrate, calibrate_round
 from dpsco.release.float_noise import COUPLING, GDP_COST, LARGEST_LOSS, smoothing
-from dpsco.release.noise import EDGE, Normals, new_key, normals
+from dpsco.release.noise import EDGE, NOISE_SUPPORT, Normals, new_key, normals
 
 Book = Callable[[float], float]
 LATTICE = 1 << 52
@@ -123,7 +124,7 @@ def test_a_fine_grid_without_a_dither_would_reveal_more_than_mu_and_with_it_a_th
     """p = 1e6 coordinates on a grid of 2^-40 sigma at epsilon = 1e-4: the standard deviation of the summed lumps."""
     p, budget = 10**6, Budget(1e-4, 1e-6)
     assert math.sqrt(p) * np.std(_lumps(2.0**-40)) > 10 * budget.mu
-    found = smoothing(mu=budget.mu, delta=1e-6, sigma=1.0, grid=2.0**-40, dimension=p, rounds=1)
+    found = smoothing(mu=budget.mu, log_loss=budget.log_float_loss, sigma=1.0, grid=2.0**-40, dimension=p, rounds=1)
     assert math.sqrt(p) * 2.05 * COUPLING / found.window < found.loss < 1e-3 * budget.mu
 
 
@@ -172,9 +173,75 @@ def test_usual_plans_pay_nothing_that_shows() -> None:
         assert noise.difference / (1 + math.sqrt(50) * noise.grid + SUMMATION_SLACK) - 1 < 1e-5
 
 
+@pytest.mark.parametrize("records", [1, 3, 10])
+def test_every_record_of_a_group_pays_for_the_float_noise(records: int) -> None:
+    """One record's exact noise is m-GDP and m + 2.6 kappa <= mu / records, so the group is mu-GDP either way."""
+    budget, strategy, p = Budget(0.1, 1e-6, records=records), mechanism("sqrt", horizon=64), 10**6
+    paid = calibrate(budget, strategy, clip=1.0, dimension=p, rows=100)
+    base = 1 + math.sqrt(p) * paid.grid + SUMMATION_SLACK
+    kappa = smoothing(
+        mu=budget.mu_per_record,
+        log_loss=budget.log_float_loss,
+        sigma=paid.sigma * base / paid.difference,
+        grid=paid.grid,
+        dimension=p,
+        rounds=64,
+        sensitivity=strategy.sensitivity,
+        increments=strategy.increments,
+    ).loss
+    exact = strategy.sensitivity * base / paid.sigma
+    assert exact < exact + GDP_COST * kappa <= budget.mu_per_record * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 8.0, 20.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-2])
+def test_gaussian_noise_and_what_float64_loses_together_stay_within_delta(epsilon: float, delta: float) -> None:
+    """delta(epsilon) of mu, plus l for either neighbour, in 40 digits."""
+    budget = Budget(epsilon, delta)
+    with mp.workdps(40):
+        mu, lost = mp.mpf(budget.mu), mp.exp(budget.log_float_loss)
+        a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+        exact = mp.ncdf(-a) - mp.exp(epsilon) * mp.ncdf(-b)
+        assert exact + (1 + mp.exp(epsilon)) * lost < delta
+        assert exact + 16_000 * (1 + mp.exp(epsilon)) * lost < delta  # so many runs fit into one account
+        assert exact > 0.999999999 * delta
+
+
+def test_the_tail_is_within_the_coupling_up_to_the_declared_support() -> None:
+    """x = -log(u) / EDGE is accepted with probability e^(-x^2/2), both from uniforms with 106 bits and half a step off.
+
+    Errors: of either probability 2^-107, of the logarithms 2^-52 of their values. The error of a tail's probability,
+    over its density, is the distance of quantiles.
+    """
+    with mp.workdps(60):
+        edge, x0 = mp.mpf(EDGE), mp.mpf(NOISE_SUPPORT) - mp.mpf(EDGE)
+
+        def wrong(x: mp.mpf) -> mp.mpf:
+            of_u, of_v = mp.mpf(2) ** -107 * mp.exp(edge * x), mp.mpf(2) ** -107 * mp.exp(x * x / 2)
+            return mp.npdf(edge + x) * (of_u + of_v + x * x * mp.mpf(2) ** -52)
+
+        distance = mp.quad(wrong, [x0, x0 + 1, x0 + 2, x0 + 4]) / mp.npdf(NOISE_SUPPORT)
+        assert distance + x0 * mp.mpf(2) ** -52 < COUPLING / 2
+
+
+@pytest.mark.parametrize(("rate", "rounds"), [(0.001, 1000), (0.01, 100), (0.1, 50), (0.5, 10)])
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
+def test_more_noise_lowers_the_epsilon_of_sampled_rounds_by_a_quarter_of_its_share(
+    rate: float, rounds: int, adjacency: str
+) -> None:
+    """What calibration._smooth_alone assumes of the accountant."""
+    pytest.importorskip("dp_accounting")
+    for z in (0.7, 2.0, 8.0):
+        before, after = (
+            epsilon_of_sampled(scale * z, delta=1e-6, rate=rate, rounds=rounds, adjacency=adjacency)
+            for scale in (1.0, 1.1)
+        )
+        assert after <= before * (1 - 0.25 * 0.1)
+
+
 def test_a_plan_that_no_window_makes_private_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="Gaussian"):
-        smoothing(mu=1e-9, delta=1e-6, sigma=1.0, grid=2.0**-40, dimension=10**9, rounds=64)
+        smoothing(mu=1e-9, log_loss=math.log(1e-18), sigma=1.0, grid=2.0**-40, dimension=10**9, rounds=64)
 
 
 # --- the draws --------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class Account:
     def epsilon(self) -> float:
         """Epsilon of all runs so far, at the limit's delta."""
         mu = self.mu
-        return gaussian.epsilon_of(mu, self.limit.delta) if mu else 0.0
+        return gaussian.epsilon_of(mu, self.limit.gaussian_delta) if mu else 0.0
 
     @property
     def runs(self) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ class Account:
     def remaining(self) -> Budget:
         """Return the largest budget for one more run. Raise AccountError if nothing is left."""
         left = self.limit.mu**2 - self.mu**2
-        epsilon = gaussian.epsilon_of(math.sqrt(left) * (1 - 1e-12), self.limit.delta) if left > 0 else 0.0
+        epsilon = gaussian.epsilon_of(math.sqrt(left) * (1 - 1e-12), self.limit.gaussian_delta) if left > 0 else 0.0
         if epsilon <= 0:
             raise AccountError(f"The account {self.path.name!r} is used up: epsilon={self.epsilon:.4g} spent.")
         return Budget(epsilon, self.limit.delta, self.limit.adjacency, self.limit.records)
@@ -161,10 +161,11 @@ class Account:
                 return
             total = gaussian.compose(*(run["mu"] for run in state["runs"]), budget.mu)
             if total > self.limit.mu * (1 + 1e-12):  # sigma has the same factor as a margin
+                reached = gaussian.epsilon_of(total, self.limit.gaussian_delta)
                 raise AccountError(
-                    f"This run would bring the account {self.path.name!r} to "
-                    f"epsilon={gaussian.epsilon_of(total, self.limit.delta):.4g} at delta={self.limit.delta:.3g}, "
-                    f"above its limit {self.limit.epsilon:.4g}. Plan the run with account.remaining()."
+                    f"This run would bring the account {self.path.name!r} to epsilon={reached:.4g} at "
+                    f"delta={self.limit.delta:.3g}, above its limit {self.limit.epsilon:.4g}. Plan the run with "
+                    "account.remaining()."
                 )
             state["runs"].append({"id": run_id, "mu": budget.mu})
             write_sealed(self.path, state)

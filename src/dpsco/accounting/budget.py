@@ -9,10 +9,15 @@ from functools import cached_property
 from dpsco.accounting import gaussian
 from dpsco.errors import one_of, positive, positive_integer
 
-__all__ = ["ADJACENCY", "Budget"]
+__all__ = ["ADJACENCY", "FLOAT_SHARE", "Budget"]
 
 ADJACENCY: dict[str, float] = {"zero-out": 1.0, "add-remove": 1.0, "replace": 2.0}
 """Number of clips by which the sums of two neighbours differ, per adjacency."""
+
+FLOAT_SHARE = 2.0**-30
+"""Share of delta that the exact Gaussian curve leaves to floating-point noise."""
+
+_RUN_SHARE = 2.0**-44  # of delta, for one run: an account that adds up thousands of runs stays within FLOAT_SHARE
 
 _NEEDED = "It is half of the guarantee (epsilon, delta)."
 
@@ -62,8 +67,30 @@ class Budget:
 
     @cached_property
     def mu(self) -> float:
-        """Exact Gaussian-DP parameter of the whole guarantee, rounded down; inf without noise."""
-        return gaussian.mu_of(self.epsilon, self.delta)
+        """Exact Gaussian-DP parameter at (epsilon, ``gaussian_delta``), rounded down; inf without noise."""
+        return gaussian.mu_of(self.epsilon, self.gaussian_delta)
+
+    @property
+    def gaussian_delta(self) -> float:
+        """The part of delta that Gaussian noise uses: all but ``FLOAT_SHARE``, which pays for ``log_float_loss``."""
+        return self.delta * (1.0 - FLOAT_SHARE)
+
+    @property
+    def log_float_loss(self) -> float:
+        """Logarithm of l, the probability with which float64 noise may differ from Gaussian noise (float_noise.py).
+
+        If each of two neighbouring laws changes by l, delta(epsilon) grows by (1 + e^epsilon) l = 2^-44 delta.
+        """
+        return math.log(_RUN_SHARE * self.delta) - max(0.0, self.epsilon) - math.log1p(math.exp(-self.epsilon))
+
+    def epsilon_at(self, delta: float, mu: float) -> float:
+        """Return epsilon of a run with this budget at another ``delta`` or, for a group, another ``mu``.
+
+        It is that of Gaussian noise at ``delta`` without what float64 noise loses there: (1 + e^epsilon) l.
+        """
+        high = gaussian.epsilon_of(mu, delta / 2)
+        lost = math.exp(min(0.0, self.log_float_loss + high + math.log1p(math.exp(-high))))
+        return gaussian.epsilon_of(mu, delta - max(lost, FLOAT_SHARE * delta)) if lost < delta / 2 else math.inf
 
     @property
     def mu_per_record(self) -> float:

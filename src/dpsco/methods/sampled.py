@@ -39,7 +39,7 @@ def sampled_noise(
     elif budget.private:
         found = multiplier(
             epsilon=budget.epsilon,
-            delta=budget.delta,
+            delta=budget.gaussian_delta,
             rate=rate,
             rounds=rounds,
             adjacency=budget.adjacency,

@@ -158,7 +158,7 @@ class SnowballSGD(ConvexMethod):
         on_move = 16 * (p + 8) * _ROUNDOFF * (R / step + L) / s
         strays = max(part.grid / part.sigma for part in noise.values()) + _ROUNDOFF * ((R / step + 3 * L) / s + 40)
         in_cells = 4 * p * strays / (_COARSE / 2)  # a cell is at least half of what was asked for
-        check_support(budget, T * T * p)
+        check_support(budget, T * p)
         if math.sqrt(T) * (on_sum + on_move) + in_cells > _KEPT_BACK * budget.mu_per_record:
             raise InvalidArgument(
                 f"Rounding over {T} steps could cost more privacy than method={self.name!r} keeps back for it. Use "

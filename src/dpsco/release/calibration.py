@@ -14,7 +14,8 @@ Then
     sigma = sensitivity(mechanism) * (that sum) / mu.
 
 Float64 noise is not exactly Gaussian. float_noise.py bounds the privacy cost and chooses a dither that keeps it small.
-The cost counts as slack, a factor on that sum.
+The cost counts as slack, a factor on that sum. Where the bound does not hold, with probability e^``log_float_loss``, a
+part of delta pays that mu does not use: ``Budget.mu`` is that of (epsilon, delta (1 - 2^-30)).
 
 Other methods have rounds that differ: ``calibrate_uneven`` gives each round its own clip under correlated noise.
 ``calibrate_round`` and ``calibrate_output`` calibrate the noise of a single round to a multiple of that sum or to a
@@ -178,7 +179,7 @@ def calibrate_round(
     sigma = _SAFE * multiplier * difference
     _check_range(rows * clip + 4 * NOISE_SUPPORT * sigma * math.sqrt(rounds), sigma, grid)
     pays, window = _smooth_alone(budget, sigma, grid, dimension, rounds)
-    check_support(budget, rounds * rounds * dimension, shift=max(budget.mu, 1.0 / multiplier))
+    check_support(budget, rounds * dimension)
     rowwise = sampled or budget.adjacency == "add-remove"
     return _calibration(clip, sigma, grid, difference, slack, rowwise, window, pays)
 
@@ -250,30 +251,36 @@ def _apart(budget: Budget, clip: float, dimension: int) -> tuple[float, float, f
 
 def _smooth(budget: Budget, mechanism: Mechanism, sigma: float, grid: float, dimension: int) -> tuple[float, float]:
     """Compute (factor on sigma that covers the cost of float64 noise, window) for correlated noise."""
-    absolute, deviation = mechanism.increment_norms
     found = smoothing(
-        mu=budget.mu,
-        delta=budget.delta,
+        mu=budget.mu_per_record,
+        log_loss=budget.log_float_loss,
         sigma=sigma,
         grid=grid,
         dimension=dimension,
         rounds=mechanism.horizon,
         sensitivity=mechanism.sensitivity,
-        absolute=absolute,
-        deviation=deviation,
+        increments=mechanism.increments,
     )
-    return 1.0 / (1.0 - GDP_COST * found.loss / budget.mu), found.window
+    return 1.0 / (1.0 - GDP_COST * found.loss / budget.mu_per_record), found.window
 
 
 def _smooth_alone(budget: Budget, sigma: float, grid: float, dimension: int, rounds: int) -> tuple[float, float]:
     """Compute (factor, window) of one among ``rounds`` rounds with independent noise.
 
-    An accountant's epsilon at most doubles its share when sigma grows by a share, so 4 kappa / epsilon covers 2 kappa.
+    Under an accountant P is (epsilon' + 2 kappa, delta)-DP if the exact rounds are (epsilon', delta)-DP. Noise that is
+    larger by 8 kappa / epsilon pays for it if epsilon' falls by at least a quarter of the share by which the noise
+    grows. Without sampling it falls by more than that share; with sampling a test checks it, no proof does.
     """
     found = smoothing(
-        mu=budget.mu, delta=budget.delta, sigma=sigma, grid=grid, dimension=dimension, rounds=rounds, boxes=1
+        mu=budget.mu_per_record,
+        log_loss=budget.log_float_loss,
+        sigma=sigma,
+        grid=grid,
+        dimension=dimension,
+        rounds=rounds,
+        boxes=1,
     )
-    share = max(GDP_COST / budget.mu, 4.0 / budget.epsilon) * found.loss
+    share = max(GDP_COST / budget.mu_per_record, 4.0 / budget.epsilon) * found.loss
     return 1.0 + 2.0 * share, found.window
 
 
@@ -297,16 +304,19 @@ def _check_range(largest: float, sigma: float, grid: float) -> None:
         )
 
 
-def check_support(budget: Budget, coordinates: int, shift: float | None = None) -> None:
+def check_support(budget: Budget, draws: int) -> None:
     """Raise InvalidArgument if noise of bounded support cannot give ``budget.delta``.
 
-    A shift of mu standard deviations leaves a little probability uncovered in each coordinate.
+    Of ``draws`` normals, one is beyond the support with probability b. That changes either neighbour's law by b, so
+    delta by at most (1 + e^epsilon) b. Or count directly what a shift of mu, spread over the draws, moves beyond the
+    support. The smaller of the two must be at most half of what ``budget.log_float_loss`` allows.
     """
-    shift = budget.mu if shift is None else shift
-    uncovered = math.sqrt(coordinates) * math.erfc((NOISE_SUPPORT - shift) / math.sqrt(2.0))
-    if uncovered > budget.delta / 100:
+    beyond = draws * math.erfc(NOISE_SUPPORT / math.sqrt(2.0))
+    moved = math.sqrt(draws) * math.erfc((NOISE_SUPPORT - budget.mu) / math.sqrt(2.0))
+    both = math.log1p(math.exp(-budget.epsilon)) + budget.epsilon  # log(1 + e^epsilon)
+    if min(math.log(beyond) + both, math.log(2.0 * beyond + moved)) > budget.log_float_loss + both - math.log(2.0):
         raise InvalidArgument(
-            f"Float64 noise ends at {NOISE_SUPPORT:.0f} standard deviations, which is too few for "
+            f"Float64 noise ends at {NOISE_SUPPORT:g} standard deviations, which is too few for "
             f"delta={budget.delta:.3g} at epsilon={budget.epsilon:.6g} (mu={budget.mu:.3g}). Use a smaller epsilon, a "
             "larger delta, or epsilon=math.inf for no privacy at all."
         )

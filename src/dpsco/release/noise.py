@@ -53,8 +53,8 @@ SEGMENT = 1 << 16
 EDGE = 3.6541528853610088
 """The point where numpy's ziggurat ends and its tail begins."""
 
-NOISE_SUPPORT = 12.0
-"""Number of standard deviations that the normals cover for certain."""
+NOISE_SUPPORT = 12.75
+"""Number of standard deviations up to which the normals are within ``float_noise.COUPLING`` of exact ones."""
 
 _DITHER, _TAIL = 1 << 62, 1 << 63
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsco.accounting import gaussian
+from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument
 from dpsco.json_files import jsonable
 
 __all__ = ["PrivacyReport"]
 
 FORMAT = 1
+_FLOAT_LOSS = "at most 2^-30 of delta for the distance of float64 noise from Gaussian noise, not used by mu"
 _CURVE_DELTAS = tuple(10.0**-k for k in range(2, 13))
 
 _JSON_TYPES: dict[str, Any] = {
@@ -125,13 +127,15 @@ class PrivacyReport:
         if not self.gaussian:
             return ((self.delta, self.epsilon),)
         deltas = sorted({*_CURVE_DELTAS, self.delta}, reverse=True)
-        return tuple((delta, gaussian.epsilon_of(self.mu, delta)) for delta in deltas)
+        budget = Budget(self.epsilon, self.delta)
+        return tuple((delta, budget.epsilon_at(delta, self.mu) if budget.private else math.inf) for delta in deltas)
 
     def group_epsilon(self, records: int) -> float:
         """epsilon at the report's delta for ``records`` rows at once; inf where the accounting does not say."""
         if not self.gaussian:
             return self.epsilon if records <= self.records else math.inf
-        return gaussian.epsilon_of(gaussian.group(self.mu / self.records, records), self.delta)
+        group = gaussian.group(self.mu / self.records, records)
+        return Budget(self.epsilon, self.delta).epsilon_at(self.delta, group) if self.mu < math.inf else math.inf
 
     # --- forms --------------------------------------------------------------------------------
 
@@ -203,7 +207,10 @@ class PrivacyReport:
             ("gradients per row", str(self.gradients_per_example)),
             ("clip", f"{self.clip:.6g} on {self._clipped()}"),
             ("noise", f"{self.mechanism}: sigma {self.noise_std:.6g}, sensitivity {self.sensitivity:.6g}"),
-            ("floating point", f"grid {self.grid:.3g}, slack {self.slack:.3g} counted in the sensitivity"),
+            (
+                "floating point",
+                f"grid {self.grid:.3g}, slack {self.slack:.3g} counted in the sensitivity; {_FLOAT_LOSS}",
+            ),
             ("versions", ", ".join(f"{name} {version}" for name, version in self.versions.items())),
             ("run", self.run_id),
         ]

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco import Account, Budget, ClusterError
+from dpsco import Account, Budget
 from dpsco.accounting import gaussian
 from dpsco.engines.flower import Attendance, LocalNodes, serve
 from dpsco.engines.flower.presence import SHARE, Count, silent
+from dpsco.errors import ClusterError
 from dpsco.query import Clipped
 from dpsco.release.releaser import Releaser
 
@@ -69,12 +70,12 @@ def test_the_decision_rests_on_the_released_count_alone(monkeypatch: pytest.Monk
 
 
 def test_the_count_is_noised_by_release(false_alarms: Book) -> None:
-    """N = 300 counts of 100 clients: mean within 6 standard errors, no two alike."""
+    """N = 300 counts of 100 clients: mean within 6 standard errors; of 1e5 grid steps hardly any comes twice."""
     false_alarms(2e-9)
     count, sigma = Count(PLAN), Count(PLAN).calibration.sigma
     found = np.array([count.release(100, None) for _ in range(300)])
     assert abs(found.mean() - 100) < 6 * sigma / math.sqrt(300)
-    assert len(set(found.tolist())) == 300
+    assert len(set(found.tolist())) > 290
     assert 0.7 * sigma < found.std() < 1.3 * sigma
 
 

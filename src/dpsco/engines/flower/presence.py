@@ -110,5 +110,5 @@ def silent(released: float, count: Count) -> bool:
 
 
 def _part(budget: Budget, share: float) -> Budget:
-    epsilon = gaussian.epsilon_of(share * budget.mu * (1.0 - 1e-12), budget.delta)
+    epsilon = gaussian.epsilon_of(share * budget.mu * (1.0 - 1e-12), budget.gaussian_delta)
     return Budget(epsilon, budget.delta, budget.adjacency, budget.records)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpsco.query import Array
-from dpsco.release.mechanisms.protocol import Draw, Mechanism, NoiseBuffers
+from dpsco.release.mechanisms.protocol import ROUNDINGS, Draw, Increments, Mechanism, NoiseBuffers
 
 __all__ = ["Independent"]
 
@@ -39,9 +39,9 @@ class Independent(Mechanism):
         return np.sqrt(np.arange(1.0, self.horizon + 1.0))
 
     @property
-    def increment_norms(self) -> tuple[float, float]:
-        """1 and 1."""
-        return 1.0, 1.0
+    def increments(self) -> Increments:
+        """One draw."""
+        return Increments(1.0, 1.0 + ROUNDINGS)
 
     @property
     def memory(self) -> int:

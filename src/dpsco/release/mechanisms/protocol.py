@@ -21,6 +21,7 @@ import abc
 import math
 from collections.abc import Callable
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,13 +29,25 @@ from dpsco.errors import HorizonError, positive_integer
 from dpsco.query import Array
 from dpsco.release.long_vectors import combined
 
-__all__ = ["Draw", "Mechanism", "NoiseBuffers"]
+__all__ = ["ROUNDINGS", "Draw", "Increments", "Mechanism", "NoiseBuffers"]
+
+ROUNDINGS = 32
+"""Roundings of one increment besides one per draw that it adds: scaling, weights, the grid."""
 
 Draw = Callable[[int], Array]
 """``draw(i)`` returns row i of Z, a p-vector of N(0, sigma^2) entries. The same i always gives the same vector."""
 
 NoiseBuffers = tuple[Array, ...]
 """Noise state between rounds. SECRET: together with released values it reveals the sums without noise."""
+
+
+class Increments(NamedTuple):
+    """Bounds, in the mean over the rounds, on what computes an increment's noise from draws (float_noise.py)."""
+
+    absolute: float
+    """l1 norm of the weights."""
+    rounded: float
+    """Number of roundings times the standard deviation of what is rounded, at sigma = 1."""
 
 
 class Mechanism(abc.ABC):
@@ -99,14 +112,10 @@ class Mechanism(abc.ABC):
         return float(np.sqrt(np.mean(self.errors**2)))
 
     @property
-    def increment_norms(self) -> tuple[float, float]:
-        """Bounds on the l1 and l2 norms of the rows that compute an increment's noise from draws.
-
-        The l2 norm is the increment's standard deviation at sigma = 1, and an increment is the difference of two prefix
-        sums.
-        """
+    def increments(self) -> Increments:
+        """How float64 computes the noise of an increment, the difference of two prefix sums, from at most T draws."""
         deviation = 2.0 * self.max_error / self.sensitivity
-        return math.sqrt(self.rows) * deviation, deviation
+        return Increments(math.sqrt(self.rows) * deviation, (self.horizon + ROUNDINGS) * deviation)
 
     @property
     def memory(self) -> int:

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from dpsco.query import Array
-from dpsco.release.mechanisms.protocol import Mechanism
+from dpsco.release.mechanisms.protocol import ROUNDINGS, Increments, Mechanism
 
 __all__ = ["SquareRoot", "lower_toeplitz"]
 
@@ -63,9 +63,10 @@ class SquareRoot(Mechanism):
         return np.asarray(self.sensitivity * np.sqrt(np.cumsum(self.coefficients**2)))
 
     @property
-    def increment_norms(self) -> tuple[float, float]:
+    def increments(self) -> Increments:
         """Norms of the differences c_k - c_{k-1}."""
-        return float(np.sum(np.abs(self._changes))), math.sqrt(float(np.sum(self._changes**2)))
+        deviation = math.sqrt(float(np.sum(self._changes**2)))
+        return Increments(float(np.sum(np.abs(self._changes))), (self.horizon + ROUNDINGS) * deviation)
 
     def _increment_weights(self, step: int) -> Array:
         return self._changes[step::-1]

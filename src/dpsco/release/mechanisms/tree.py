@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from dpsco.query import Array
-from dpsco.release.mechanisms.protocol import Draw, Mechanism, NoiseBuffers
+from dpsco.release.mechanisms.protocol import Draw, Increments, Mechanism, NoiseBuffers
 
 __all__ = ["Tree"]
 
@@ -74,6 +74,18 @@ class Tree(Mechanism):
         """Sensitivity times sqrt(popcount(t + 1))."""
         nodes = np.array([(t + 1).bit_count() for t in range(self.horizon)], dtype=np.float64)
         return np.asarray(self.sensitivity * np.sqrt(nodes))
+
+    @property
+    def increments(self) -> Increments:
+        """An increment adds 1 + z draws, z = trailing zeros of t + 1; at most T / 2^z rounds have z or more.
+
+        1 + z draws are scaled by sigma and z are added: at most 2 z + 2 roundings.
+        """
+        parts = [(2.0 ** -(z + 1), z) for z in range(64)]
+        return Increments(
+            sum(share * (1 + z) for share, z in parts),
+            sum(share * (2 * z + 2) * math.sqrt(1 + z) for share, z in parts),
+        )
 
     @property
     def memory(self) -> int:
