@@ -133,14 +133,19 @@ def read_sealed(path: Path, kind: str, fields: set[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``, a file or a folder; wait up to ``wait`` seconds for it.
+    """Hold an exclusive lock on ``path``, a file or a folder that exists; wait up to ``wait`` seconds for it.
 
-    The system releases the lock if the process dies. A forked child does not share it.
+    The lock is on what ``path`` names at that time: if ``write_atomic`` has replaced the file meanwhile, the new file
+    is locked instead. So the last thing to do under the lock of a file is to replace it. There is no file beside it
+    whose deletion would let a second process in. The system releases the lock if the process dies. A forked child does
+    not share it.
 
     Raises
     ------
     CheckpointError
         If another process still holds the lock after ``wait`` seconds.
+    FileNotFoundError
+        If there is nothing at ``path``.
     """
     lock = _Lock(path)
     forget_in_children(lock)
@@ -163,8 +168,8 @@ class _Lock:
     """A file descriptor that holds a lock; it is closed once."""
 
     def __init__(self, path: Path) -> None:
-        flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
-        self._descriptor: int | None = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        self._path = path
+        self._descriptor: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def taken(self) -> bool:
         import fcntl
@@ -173,7 +178,11 @@ class _Lock:
             fcntl.flock(self._descriptor or 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return False
-        return True
+        if os.path.samestat(os.fstat(self._descriptor or 0), self._path.stat()):
+            return True
+        self.forget()  # the file was replaced while this process waited
+        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        return False
 
     def close(self) -> None:
         """Release the lock, also for copies of the descriptor in children that have not run yet."""

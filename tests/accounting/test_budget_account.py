@@ -6,6 +6,8 @@ import json
 import math
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -170,12 +172,11 @@ def test_processes_charging_at_once_never_overdraw(tmp_path: Path) -> None:
 
 def test_a_charge_waits_for_the_one_before_it(account: Account) -> None:
     """Another process holds the lock for half a second; the charge then goes through."""
-    lock = account.path.with_name(account.path.name + ".lock")
     program = (
         "import fcntl, sys, time\n"
-        "file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX); print('held', flush=True); time.sleep(0.5)"
+        "file = open(sys.argv[1]); fcntl.flock(file, fcntl.LOCK_EX); print('held', flush=True); time.sleep(0.5)"
     )
-    holder = subprocess.Popen([sys.executable, "-c", program, str(lock)], stdout=subprocess.PIPE)
+    holder = subprocess.Popen([sys.executable, "-c", program, str(account.path)], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
     account.charge("waited", Budget(1.0, 1e-6))
@@ -189,11 +190,58 @@ def test_a_charge_that_waits_in_vain_says_so(account: Account, monkeypatch: pyte
 
     monkeypatch.setattr("dpsco.accounting.account.PATIENCE", 0.1)
     with (
-        locked(account.path.with_name(account.path.name + ".lock"), "account"),
+        locked(account.path, "account"),
         pytest.raises(CheckpointError, match="in use by another process after"),
     ):
         account.charge("late", Budget(1.0, 1e-6))
     assert account.runs == []
+
+
+def test_no_file_beside_an_account_can_be_deleted_to_charge_at_the_same_time(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever but the account is deleted while a charge is under way, a second charge waits."""
+    from dpsco.json_files import locked
+
+    monkeypatch.setattr("dpsco.accounting.account.PATIENCE", 0.1)
+    account.charge("before", Budget(0.5, 1e-6))
+    with locked(account.path, "account"):
+        for beside in account.path.parent.iterdir():
+            if beside != account.path:
+                beside.unlink()
+        with pytest.raises(CheckpointError, match="in use"):
+            account.charge("between", Budget(0.5, 1e-6))
+    assert [file.name for file in account.path.parent.iterdir()] == [account.path.name]
+
+
+def test_a_charge_that_waited_for_another_sees_what_it_wrote(account: Account) -> None:
+    """The first charge replaces the file on whose lock the second waits."""
+    from dpsco.json_files import locked, write_sealed
+
+    def charge() -> None:
+        account.charge("second", Budget(2.5, 1e-6))
+
+    with ThreadPoolExecutor() as pool:
+        with locked(account.path, "account"):
+            waiting = pool.submit(charge)
+            time.sleep(0.2)
+            state = account._read()
+            write_sealed(account.path, {**state, "runs": [{"id": "first", "mu": Budget(2.5, 1e-6).mu}]})
+        with pytest.raises(AccountError, match="above its limit"):
+            waiting.result()
+    assert [run["id"] for run in account.runs] == ["first"]
+
+
+def test_of_processes_that_create_an_account_at_once_one_succeeds(tmp_path: Path) -> None:
+    program = (
+        "import sys; from dpsco import Account, AccountError, Budget\n"
+        "try: Account.create(sys.argv[1], limit=Budget(3.0, 1e-6)).charge(sys.argv[2], Budget(2.5, 1e-6))\n"
+        "except AccountError: sys.exit(3)\n"
+    )
+    path = str(tmp_path / "people.json")
+    running = [subprocess.Popen([sys.executable, "-c", program, path, f"run {k}"]) for k in range(4)]
+    assert sorted(process.wait() for process in running) == [0, 3, 3, 3]
+    assert len(Account(path).runs) == 1
 
 
 # --- one file, one account --------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dpsco import DataError, stream
 from dpsco.rows.cells import label_text, number
 from dpsco.rows.containers import column_numbers, column_texts, table_numbers
 from dpsco.rows.contribution_cap import ContributionCap
-from dpsco.rows.file_stream import FileRows, Labels
+from dpsco.rows.file_stream import FileRows, Labels, open_source
 from dpsco.rows.ids import rounds_of_ids
 from dpsco.rows.public_columns import PublicColumns
 
@@ -143,10 +143,33 @@ def test_one_odd_cell_of_a_libsvm_file_makes_its_row_a_zero_row(odd: str, tmp_pa
     lines = [f"{y} 1:{a!r} 3:{b!r}" for y, (a, b, _) in zip(Y, X.tolist(), strict=True)]
     found = []
     for text in (lines, replaced(lines, odd)):
-        (tmp_path / "rows.svm").write_bytes("\n".join(text).encode("latin-1") + b"\n\n")
+        (tmp_path / "rows.svm").write_bytes("\n".join(text).encode("latin-1") + b"\n")
         chunks = list(FileRows(tmp_path / "rows.svm", Labels("y", ("0", "1")), 3))
         found.append(np.vstack([np.column_stack([x.toarray(), y]) for x, y in chunks]))
     same_but_one(*found)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("place", [0, ODD_PLACE, len(X) - 1])
+@pytest.mark.parametrize("kind", ["rows.csv", "rows.tsv", "rows.svm"])
+def test_a_blank_line_is_a_row_and_moves_no_other(kind: str, place: int, end: str, tmp_path: Any) -> None:
+    pytest.importorskip("pyarrow")
+    if kind == "rows.svm":
+        header, width = [], 3
+        lines = [f"{y} 1:{a!r}" for a, y in zip(X[:, 0].tolist(), Y, strict=True)]
+    else:
+        between, width = "\t" if kind == "rows.tsv" else ",", PublicColumns(["a"])
+        header, lines = [f"a{between}y"], [f"{a!r}{between}{y}" for a, y in zip(X[:, 0].tolist(), Y, strict=True)]
+    found = []
+    for blank in (False, True):
+        text = [*header, *lines[:place], "" if blank else lines[place], *lines[place + 1 :], ""]
+        (tmp_path / kind).write_text(end.join(text), newline="")
+        chunks = list(FileRows(tmp_path / kind, Labels("y", ("0", "1")), width))
+        assert open_source(tmp_path / kind).count() == len(X)
+        dense = [(x.toarray() if hasattr(x, "toarray") else x, y) for x, y in chunks]
+        found.append(np.vstack([np.column_stack([x, y]) for x, y in dense]))
+    assert np.delete(found[0], place, 0).tobytes() == np.delete(found[1], place, 0).tobytes()
+    assert np.isnan(found[1][place, -1])
 
 
 def test_one_long_cell_of_a_csv_file_costs_itself_and_a_longer_one_is_named(tmp_path: Any) -> None:

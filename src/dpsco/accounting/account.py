@@ -7,7 +7,6 @@ epsilon at the end of the year; the account computes it.
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,8 +51,8 @@ class Account:
     Guarantee
     ---------
     A run is charged, on disk, before its first release. A resumed run is charged once. Processes that charge at the
-    same time wait for each other, at most ``PATIENCE`` seconds. Restoring an older copy of the file is outside the
-    guarantee.
+    same time wait for each other, at most ``PATIENCE`` seconds; the lock is on the account's own file. Restoring an
+    older copy of the file is outside the guarantee.
 
     Examples
     --------
@@ -94,11 +93,15 @@ class Account:
         _check_limit(limit)
         place = Path(path).resolve()
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _turn(place):
-            if place.exists():
-                raise AccountError(f"The account {place.name!r} exists already. Open it with Account(path).")
-            public = {name: getattr(limit, name) for name in _LIMIT}
-            write_sealed(place, {"format": FORMAT, **public, "runs": []})
+        try:
+            place.touch(0o644, exist_ok=False)  # one of several processes succeeds
+        except FileExistsError:
+            raise AccountError(f"The account {place.name!r} exists already. Open it with Account(path).") from None
+        try:
+            write_sealed(place, {"format": FORMAT, **{name: getattr(limit, name) for name in _LIMIT}, "runs": []})
+        except BaseException:
+            place.unlink()
+            raise
         return cls(place, limit)
 
     @property
@@ -150,25 +153,33 @@ class Account:
             raise AccountError(
                 "A run without noise (epsilon=inf) cannot be charged to an account: no limit would hold."
             )
-        with _turn(self.path):
-            state = self._read()
-            known = {run["id"]: run["mu"] for run in state["runs"]}
-            if run_id in known:
-                if known[run_id] != budget.mu:
-                    raise AccountError(
-                        f"The run {run_id!r} is on the account with another budget. Give the new run another name."
-                    )
-                return
-            total = gaussian.compose(*(run["mu"] for run in state["runs"]), budget.mu)
-            if total > self.limit.mu * (1 + 1e-12):  # sigma has the same factor as a margin
-                reached = gaussian.epsilon_of(total, self.limit.gaussian_delta)
+        self._file()  # there is an account
+        try:
+            with locked(self.path, f"account {self.path.name!r}", wait=PATIENCE):
+                self._charge(run_id, budget)
+        except FileNotFoundError:  # the account was deleted while this process waited
+            self._file()
+            raise
+
+    def _charge(self, run_id: str, budget: Budget) -> None:
+        state = self._read()
+        known = {run["id"]: run["mu"] for run in state["runs"]}
+        if run_id in known:
+            if known[run_id] != budget.mu:
                 raise AccountError(
-                    f"This run would bring the account {self.path.name!r} to epsilon={reached:.4g} at "
-                    f"delta={self.limit.delta:.3g}, above its limit {self.limit.epsilon:.4g}. Plan the run with "
-                    "account.remaining()."
+                    f"The run {run_id!r} is on the account with another budget. Give the new run another name."
                 )
-            state["runs"].append({"id": run_id, "mu": budget.mu})
-            write_sealed(self.path, state)
+            return
+        total = gaussian.compose(*(run["mu"] for run in state["runs"]), budget.mu)
+        if total > self.limit.mu * (1 + 1e-12):  # sigma has the same factor as a margin
+            reached = gaussian.epsilon_of(total, self.limit.gaussian_delta)
+            raise AccountError(
+                f"This run would bring the account {self.path.name!r} to epsilon={reached:.4g} at "
+                f"delta={self.limit.delta:.3g}, above its limit {self.limit.epsilon:.4g}. Plan the run with "
+                "account.remaining()."
+            )
+        state["runs"].append({"id": run_id, "mu": budget.mu})
+        write_sealed(self.path, state)
 
     def _read(self) -> dict[str, Any]:
         state = self._file()
@@ -209,11 +220,6 @@ class Account:
 def _check_limit(limit: Budget) -> None:
     if not limit.private:
         raise AccountError("An account needs a finite limit: with epsilon=inf it would accept every run.")
-
-
-def _turn(path: Path) -> AbstractContextManager[None]:
-    """Hold the account's lock; other processes wait."""
-    return locked(path.with_name(path.name + ".lock"), f"account {path.name!r}", wait=PATIENCE)
 
 
 def _is_run(run: Any, limit: float) -> bool:

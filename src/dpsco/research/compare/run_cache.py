@@ -56,7 +56,7 @@ def open_cache(folder: Path) -> Iterator[RunCache]:
     """Open the cache in ``folder``; create it if there is none."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "runs.jsonl"
-    with locked(folder / "runs.lock", "comparison in this folder"):
+    with locked(folder, "comparison in this folder"):
         known, complete = _read(path)
         with path.open("r+b" if path.exists() else "wb") as file:
             file.truncate(complete)

@@ -27,8 +27,9 @@ _LONG = (
 class CsvSource(TableSource):
     """Comma-separated (``.tsv``: tab-separated) text in UTF-8, quoted as in RFC 4180.
 
-    A cell that is not UTF-8 counts as missing. A row of more than 4 MiB stops the run. A blank line is no
-    row. Messages never quote the header: in a file without one it is a row.
+    A cell that is not UTF-8 counts as missing. A row of more than 4 MiB stops the run. A blank line is a row of missing
+    cells, so no row can leave itself out and move the rows behind it. Messages never quote the header: in a file
+    without one it is a row.
     """
 
     number_columns = None
@@ -78,7 +79,9 @@ class CsvSource(TableSource):
                 read_options=pa_csv.ReadOptions(
                     use_threads=False, block_size=BLOCK_BYTES, column_names=list(self.names), skip_rows=1
                 ),
-                parse_options=pa_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+                parse_options=pa_csv.ParseOptions(
+                    delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=False
+                ),
                 convert_options=pa_csv.ConvertOptions(
                     include_columns=wanted,
                     column_types={name: pa.string() for name in wanted},

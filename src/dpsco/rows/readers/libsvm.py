@@ -23,10 +23,11 @@ _GARBLED = (
 
 
 class LibsvmSource(MatrixSource):
-    """Sparse rows. Comments are not supported; a line of blanks is no row.
+    """Sparse rows. Comments are not supported.
 
     A row counts as a zero row if an index lies beyond the declared width or is not whole, or if a label, an index or a
-    value is no number. A line that is not ``label index:value ...`` is refused: a file that was cut ends in one.
+    value is no number. So does a line of blanks: no row can leave itself out and move the rows behind it. A line that
+    is not ``label index:value ...`` is refused: a file that was cut ends in one.
     """
 
     width = None
@@ -37,7 +38,7 @@ class LibsvmSource(MatrixSource):
 
     def count(self) -> int:
         """Return the number of rows."""
-        return sum(sum(1 for line in block.split(b"\n") if line.strip()) for _, block in self._blocks())
+        return sum(len(_lines(block)) for _, block in self._blocks())
 
     def read(self, width: int) -> Iterator[tuple[Any, Any]]:
         """Yield the rows, chunk by chunk."""
@@ -60,10 +61,15 @@ class LibsvmSource(MatrixSource):
                 damaged(path, "cannot be read. Check the path.")
 
 
+def _lines(block: bytes) -> list[bytes]:
+    """Return the lines of a block: one per row."""
+    return block.removesuffix(b"\n").split(b"\n")
+
+
 def _parse(block: bytes, width: int) -> tuple[Any, Any]:
     from scipy.sparse import csr_matrix
 
-    lines = [line for line in block.split(b"\n") if line.strip()]
+    lines = [line if line.strip() else b"nan" for line in _lines(block)]
     entries = np.array([line.count(b":") for line in lines], dtype=np.int64)
     by_line = [line.replace(b":", b" ").split() for line in lines]
     tokens = [token for line in by_line for token in line]
