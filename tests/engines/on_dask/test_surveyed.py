@@ -12,11 +12,11 @@ import pytest
 import dpsco
 from dpsco.engines.dask import ParquetRows, layout, train
 from dpsco.rows.file_stream import FileRows, Labels
-from dpsco.rows.public_columns import Columns
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.run import watching
 
-DENSE = Columns.declare([f"x{j}" for j in range(4)], categorical={"city": ["Lyon", "Paris"]})
-SPARSE = Columns.declare(["x0"], hashed={"city": 20})
+DENSE = PublicColumns([f"x{j}" for j in range(4)], categories={"city": ["Lyon", "Paris"]})
+SPARSE = PublicColumns(["x0"], hashed={"city": 20})
 LABELS = Labels("bought", ("no", "yes"))
 KEY = bytes(range(32))
 N = 19_000
@@ -96,7 +96,7 @@ def test_one_row_of_a_file_moves_one_sum_by_no_more_than_the_noise_covers(tmp_pa
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = Columns.declare(["a", "b"])
+    columns = PublicColumns(["a", "b"])
     rng = np.random.default_rng(3)
     cells = {"a": rng.standard_normal(N), "b": 0.1 * rng.standard_normal(N), "bought": rng.choice(["no", "yes"], N)}
     plan = a_plan(columns, adjacency=adjacency)
