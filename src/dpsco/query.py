@@ -9,6 +9,7 @@ method.tell(state, released)
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,11 @@ class Moment:
     """kappa: weight of the gradient relative to the moment."""
     health: float
     """theta: weight of each health indicator relative to the moment."""
+
+    @property
+    def omega(self) -> float:
+        """The weight kappa rho / G of the gradient at zero."""
+        return self.gradient * math.hypot(1.0, self.constant) / self.slope
 
 
 @dataclass(frozen=True, eq=False)

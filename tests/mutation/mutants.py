@@ -318,7 +318,7 @@ MUTANTS = (
         (
             (
                 "engines/flower/server.py",
-                "elif self._assignment.round_of(name, asked.run, asked.rounds) == asked.step:",
+                "elif called_by(asked, self._assignment, name):",
                 "elif True:",
             ),
         ),

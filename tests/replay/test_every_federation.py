@@ -138,7 +138,7 @@ class Liar:
 
     def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes | None]]:
         asked = wire.decode_query(query)
-        if Hashed().round_of(VICTIM, asked.run, asked.rounds) == step:
+        if Hashed().place_of(VICTIM, asked.run, asked.places) == step:
             yield from ((99, message) for message in self._say(query))
         yield from self._nodes.ask(query, step)
 

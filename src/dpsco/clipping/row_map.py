@@ -7,12 +7,13 @@ Guarantee: b depends on its row, its place in its unit of rows and public number
 and on one BLAS thread, so parts of a round that begin at whole units give the bits of the whole round. The clip, the
 block sums and the grid apply to the vector b, in the type of the rows, whatever rounding made it. So neither the
 condition of P nor the error of the product enters the proof: a row may become any vector before it is clipped.
+Under add-remove rows are mapped number by number, so that no row's place matters.
 Cost: p^2 multiply-adds per row, by matrix products in the threads of the oracle; memory of one piece per thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -21,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.clipping.oracle import Oracle
-from dpsco.clipping.survey import dense, unit_rows
-from dpsco.errors import InvalidArgument
+from dpsco.clipping.survey import dense, padded, unit_rows
 from dpsco.parallel import one_blas_thread
 from dpsco.query import Array, Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import CsrRows, is_sparse
@@ -86,14 +86,28 @@ class RowMap:
         a, _, unusable = unit_rows(row, self.feature_norm, self.constant)
         return np.asarray(np.full(len(self.matrix), np.nan) if unusable[0] else self.matrix @ a[0])
 
+    def rows_one_by_one(self, features: Any) -> Array:
+        """B of each row by operations on single numbers, in one order: no row's place changes its bits. SENSITIVE."""
+        features = dense(features)
+        a, _, unusable = unit_rows(padded(features, _TOGETHER), self.feature_norm, self.constant)
+        b = np.zeros_like(a)
+        with np.errstate(all="ignore"):
+            for column, weights in zip(a.T, self.matrix.T, strict=True):
+                b += column[:, None] * weights
+        b[unusable] = np.nan
+        return b[: len(features)]
+
+    @property
+    def own(self) -> Array:
+        """M: u stands for the problem's own parameters M'u; a gradient g in these is M g in coordinates of u."""
+        own = self.matrix / self.feature_norm
+        if self.constant > 0:
+            own[:, -1] = self.matrix[:, -1] * self.constant
+        return own
+
     def parameters(self, u: Array) -> Array:
         """Return the problem's own parameters that ``u`` stands for, class after class."""
-        p = len(self.matrix)
-        x = u.reshape(-1, p) @ self.matrix
-        x[:, : p - (self.constant > 0)] /= self.feature_norm
-        if self.constant > 0:
-            x[:, -1] *= self.constant
-        return np.asarray(x.ravel())
+        return np.asarray((u.reshape(-1, len(self.matrix)) @ self.own).ravel())
 
 
 @dataclass(frozen=True)
@@ -105,20 +119,20 @@ class MappedOracle:
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         """Compute the clipped sum of the mapped rows of ``batch``."""
-        if query.rowwise:
-            raise InvalidArgument("Mapped rows are placed by position: adjacency='add-remove' takes no survey.")
         with one_blas_thread():
-            return self.inner.answer(query, Batch(batch.step, self._mapped(batch)))
+            return self.inner.answer(query, Batch(batch.step, self._mapped(batch, rowwise=query.rowwise)))
 
-    def _mapped(self, batch: Batch) -> Iterator[Chunk]:
+    def _mapped(self, batch: Batch, *, rowwise: bool) -> Iterator[Chunk]:
         for features, labels in batch.chunks:
             rows: Any = CsrRows.of(features) if is_sparse(features) else features
             given = np.dtype(np.float64) if isinstance(rows, CsrRows) else features.dtype  # CSR rows become float64
-            shape, dtype = (len(labels), len(self.map.matrix)), self.map.dtype(given)
-            yield RowsOnDemand(partial(self._some, rows), shape, dtype), labels
+            shape, dtype = (len(labels), len(self.map.matrix)), np.float64 if rowwise else self.map.dtype(given)
+            mapped = self.map.rows_one_by_one if rowwise else self.map.rows
+            yield RowsOnDemand(partial(_some, mapped, rows), shape, dtype), labels
 
-    def _some(self, rows: Any, first: int, last: int) -> NDArray[Any]:
-        return self.map.rows(rows[first:last])
+
+def _some(mapped: Callable[[Any], NDArray[Any]], rows: Any, first: int, last: int) -> NDArray[Any]:
+    return mapped(rows[first:last])
 
 
 def _products(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:

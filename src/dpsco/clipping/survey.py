@@ -22,7 +22,8 @@ Proof
 Floating point
     a and s are float64 vectors whose exact norms obey the bounds (clipping/bound.py). v is the exact function of them.
     Block sums are off by at most m gamma_{m+8} of the largest ||v|| for blocks of m <= 4096 rows, in any order of
-    addition: below 2e-9 of the clip, far below the summation slack. Each block sum is rounded to the grid.
+    addition: below 2e-9 of the clip, far below the summation slack. Each block sum is rounded to the grid. Under
+    add-remove v(d) is made number by number and rounded to the grid by itself, so that no row's place matters.
 Cost
     m p^2 multiply-adds for m rows; p (p + 1) / 2 + p K + 2 + classes numbers.
 """
@@ -32,8 +33,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,7 @@ from dpsco.problem.losses import Loss
 from dpsco.query import Array, Batch, Clipped, Moment, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 
-__all__ = ["SurveyOracle", "joint_bounds", "pack", "sum_length", "survey_size", "unit_rows", "unpack"]
+__all__ = ["SurveyOracle", "joint_bounds", "joint_parts", "joint_rows", "pack", "padded", "sum_length", "survey_size", "unit_rows", "unpack"]
 
 MOMENTS = ("full", "diagonal")
 
@@ -61,10 +62,11 @@ class SurveyOracle:
     def answer(self, query: Query, batch: Batch) -> Clipped:
         """Compute the sum of the joint contributions of ``batch``."""
         moment = query.moment
-        if moment is None or query.rowwise:
-            raise InvalidArgument("This oracle answers surveys of rows that are placed by position, and nothing else.")
+        if moment is None:
+            raise InvalidArgument("This oracle answers surveys and nothing else.")
         answer = Clipped(np.zeros(sum_length(query)), 0)
-        blocks = (partial(self._block, query, moment, rows, labels) for rows, labels in _blocks(batch))
+        most = _rowwise_size(query) if query.rowwise else 0
+        blocks = (partial(self._block, query, moment, rows, labels) for rows, labels in _blocks(batch, most))
         with one_blas_thread():
             for part in in_order(blocks, available_threads()):
                 answer.add(part)
@@ -72,27 +74,45 @@ class SurveyOracle:
 
     def _block(self, query: Query, moment: Moment, rows_of: Callable[[], Any], labels: NDArray[Any]) -> Clipped:
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
-            return self._joint(query, moment, dense(rows_of()), labels)
+            features, held = dense(rows_of()), len(labels)
+            if query.rowwise:
+                size = _rowwise_size(query)
+                parts = joint_parts(self.loss, moment, padded(features, size), padded(labels, size))
+                total = to_grid(joint_rows(moment, parts)[:held], query.grid).sum(axis=0)
+            else:
+                parts = joint_parts(self.loss, moment, features, labels)
+                total = to_grid(_joint_sum(moment, parts), query.grid)
+            return Clipped(total, held, zeroed_rows=int(np.sum(parts.unusable[:held])))
 
-    def _joint(self, query: Query, moment: Moment, features: NDArray[Any], labels: NDArray[Any]) -> Clipped:
-        rows, shortened, unusable = unit_rows(features, moment.feature_norm, moment.constant)
-        y = np.array(labels)
-        unusable |= ~self.loss.valid(y)
-        y[unusable] = 0
-        rows[unusable] = 0.0
-        slopes = LinearOracle(self.loss).slopes(np.zeros((len(y), moment.outputs)), y)
-        norms = row_norms(slopes)
-        unusable |= ~(norms <= LARGEST_NORM)
-        rows[unusable], slopes[unusable], norms[unusable] = 0.0, 0.0, 0.0
-        scale, _ = clip_scale(norms, moment.slope, moment.outputs)
-        slopes *= scale[:, None]
-        usable = ~unusable
-        health = np.zeros((len(y), 2 + moment.classes))
-        health[:, 0], health[:, 1] = usable, shortened & usable
-        if moment.classes:
-            health[np.flatnonzero(usable), 2 + y[usable].astype(np.int64)] = 1.0
-        total = _joint_sum(moment, query.weights[0], rows, slopes, health)
-        return Clipped(to_grid(total, query.grid), len(y), zeroed_rows=int(np.sum(unusable)))
+
+class JointParts(NamedTuple):
+    """What the joint contributions of some rows are made of: SENSITIVE."""
+
+    rows: Array
+    slopes: Array
+    health: Array
+    unusable: NDArray[np.bool_]
+
+
+def joint_parts(loss: Loss, moment: Moment, features: NDArray[Any], labels: NDArray[Any]) -> JointParts:
+    """Return unit rows, slopes within ``moment.slope`` and health; zeros for a row that is not usable."""
+    rows, shortened, unusable = unit_rows(features, moment.feature_norm, moment.constant)
+    y = np.array(labels)
+    unusable |= ~loss.valid(y)
+    y[unusable] = 0
+    rows[unusable] = 0.0
+    slopes = LinearOracle(loss).slopes(np.zeros((len(y), moment.outputs)), y)
+    norms = row_norms(slopes)
+    unusable |= ~(norms <= LARGEST_NORM)
+    rows[unusable], slopes[unusable], norms[unusable] = 0.0, 0.0, 0.0
+    scale, _ = clip_scale(norms, moment.slope, moment.outputs)
+    slopes *= scale[:, None]
+    usable = ~unusable
+    health = np.zeros((len(y), 2 + moment.classes))
+    health[:, 0], health[:, 1] = usable, shortened & usable
+    if moment.classes:
+        health[np.flatnonzero(usable), 2 + y[usable].astype(np.int64)] = 1.0
+    return JointParts(rows, slopes, health, unusable)
 
 
 def unit_rows(
@@ -160,6 +180,11 @@ def pack(matrix: Array) -> Array:
     return packed
 
 
+@lru_cache(maxsize=2)
+def _triangle(p: int) -> Any:
+    return np.triu_indices(p)
+
+
 def unpack(packed: Array, p: int) -> Array:
     """Return the symmetric matrix behind ``pack``."""
     matrix = np.zeros((p, p))
@@ -167,24 +192,51 @@ def unpack(packed: Array, p: int) -> Array:
     return np.triu(matrix, 1) / math.sqrt(2.0) + np.triu(matrix, 1).T / math.sqrt(2.0) + np.diag(np.diag(matrix))
 
 
-def _joint_sum(moment: Moment, omega: float, rows: Array, slopes: Array, health: Array) -> Array:
+def joint_rows(moment: Moment, parts: JointParts) -> Array:
+    """v(d) of each row, by operations on single numbers, so that no row's place matters: SENSITIVE."""
+    rows, slopes, health, _ = parts
+    p = rows.shape[1]
+    if moment.kind == "full":
+        first, second = _triangle(p)
+        moments = rows[:, first] * rows[:, second]
+        moments[:, first != second] *= math.sqrt(2.0)
+    else:
+        column = rows[:, :-1] * rows[:, -1:] if moment.constant > 0 else np.zeros((len(rows), p - 1))
+        moments = np.hstack([rows * rows, math.sqrt(2.0) * column])
+    gradients = moment.omega * (slopes[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+    return np.hstack([moments, gradients, moment.health * (1 + moment.constant**2) * health])
+
+
+def _joint_sum(moment: Moment, parts: JointParts) -> Array:
     """Sum of v(d) over the rows: SENSITIVE."""
+    rows, slopes, health, _ = parts
     if moment.kind == "full":
         second = pack(rows.T @ rows)
     else:
         column = rows[:, :-1].T @ rows[:, -1] if moment.constant > 0 else np.zeros(rows.shape[1] - 1)
         second = np.concatenate([np.sum(rows * rows, axis=0), math.sqrt(2.0) * column])
     weight = moment.health * (1 + moment.constant**2)
-    return np.concatenate([second, omega * (slopes.T @ rows).ravel(), weight * np.sum(health, axis=0)])
+    return np.concatenate([second, moment.omega * (slopes.T @ rows).ravel(), weight * np.sum(health, axis=0)])
 
 
-def _blocks(batch: Batch) -> Iterator[tuple[Callable[[], Any], NDArray[Any]]]:
-    """Cut the rows into blocks, by position; a block's rows are taken where they are used."""
+def _blocks(batch: Batch, most: int) -> Iterator[tuple[Callable[[], Any], NDArray[Any]]]:
+    """Cut the rows into blocks, of ``most`` rows unless that is 0; a block's rows are taken where they are used."""
     for features, labels in batch.chunks:
         rows: Any = CsrRows.of(features) if is_sparse(features) else features
-        size = chunk_multiple(features.shape[1])
+        size = most or chunk_multiple(features.shape[1])
         for start in range(0, len(labels), size):
             yield partial(rows.__getitem__, slice(start, start + size)), labels[start : start + size]
+
+
+def _rowwise_size(query: Query) -> int:
+    """Rows whose contributions are held at once."""
+    return min(256, max(4, (1 << 19) // sum_length(query)))
+
+
+def padded(values: NDArray[Any], unit: int) -> NDArray[Any]:
+    """Rows in whole units: a deleted row shifts the others, and the arithmetic on these must not change."""
+    more = -len(values) % unit
+    return np.concatenate([values, np.zeros((more, *values.shape[1:]), dtype=values.dtype)]) if more else values
 
 
 def dense(features: Any) -> NDArray[Any]:

@@ -10,7 +10,8 @@ A surveyed run has two stages.
 Statement
     If stage 0 is mu-GDP for its rows, and stage 1 is mu-GDP for its rows whatever plan it was given, the run is mu-GDP.
 Proof (parallel composition, adaptive)
-    A row is in stage 0 or in stage 1, by its public position, never in both. Let two neighbours differ in one row.
+    A row is in stage 0 or in stage 1, by its public position or by a hash of its own id, never in both. Let two
+    neighbours differ in one row.
     Row of stage 0: the survey's releases on the neighbours are mu-GDP close. Stage 1 is a random function of the
     released survey and of rows that the neighbours share: post-processing, so the whole is mu-GDP close.
     Row of stage 1: the released survey r has the same law on both neighbours. For every r, the plan of stage 1 is fixed
@@ -142,8 +143,7 @@ class Surveyed(RoundMethod):
     def ask(self, schedule: Schedule, state: SurveyedState) -> Query:
         """The joint contribution of each row, the gradient at zero weighed by omega = kappa rho / G."""
         moment = self.moment(schedule.problem)
-        omega = moment.gradient * math.hypot(1.0, moment.constant) / moment.slope
-        query = self._query(schedule, state.step, (np.zeros(schedule.problem.parameters),), (omega,))
+        query = self._query(schedule, state.step, (np.zeros(schedule.problem.parameters),), (moment.omega,))
         return dataclasses.replace(query, moment=moment)
 
     def tell(self, schedule: Schedule, state: SurveyedState, released: Released) -> SurveyedState:
@@ -158,8 +158,6 @@ def refusal(problem: Problem, budget: Budget) -> str:
     """Why no survey can be made, in words; empty if one can."""
     if isinstance(problem.loss, CustomLoss):
         return "a custom loss has no feature matrix that the library knows"
-    if budget.adjacency == "add-remove":
-        return "adjacency='add-remove' gives rows their round by their id, and a survey takes the first rows"
     centred = isinstance(problem.domain, L2Ball) and problem.domain.center is None
     if not centred and not isinstance(problem.domain, Everything):
         return "the domain has no cheap projection in the new coordinates (a ball about 0 has one)"

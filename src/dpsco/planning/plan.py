@@ -108,6 +108,7 @@ class Plan:
             labels=None if custom else self.problem.loss,
             adjacency=self.budget.adjacency,
             digest=self.digest(),
+            places=self.n if isinstance(self.method, Surveyed) else self.rounds,
         )
 
     @property

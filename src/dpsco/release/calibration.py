@@ -213,8 +213,6 @@ def calibrate_survey(budget: Budget, *, clip: float, apart: float, dimension: in
 
     Guarantee: the survey is ``budget.mu_per_record``-GDP for its rows, where the two bounds hold (clipping/survey.py).
     """
-    if budget.adjacency == "add-remove":
-        raise InvalidArgument("A survey places rows by position, which adjacency='add-remove' does not allow.")
     if not budget.private:
         return _without_noise(budget, clip)
     grid, slack, _ = _apart(budget, clip, dimension)
@@ -223,7 +221,7 @@ def calibrate_survey(budget: Budget, *, clip: float, apart: float, dimension: in
     _check_range(rows * clip + 4 * NOISE_SUPPORT * sigma, sigma, grid)
     pays, window = _smooth_alone(budget, sigma, grid, dimension, 1)
     check_support(budget, dimension)
-    return _calibration(clip, sigma, grid, difference, slack, False, window, pays)
+    return _calibration(clip, sigma, grid, difference, slack, budget.adjacency == "add-remove", window, pays)
 
 
 def _without_noise(budget: Budget, clip: float) -> Calibration:

@@ -48,5 +48,7 @@ class Layout:
     """Digest of the plan, in hexadecimal: the salt of the hash that gives a row with an id its round."""
     label_rule: Callable[[int], LabelRule | None] | None = None
     """For a loss of the caller's: which labels its oracle can take, given the number of features."""
+    places: int = 0
+    """What ids are hashed to: the rounds, or, where ``coming`` decides on rounds, places among which these are cut."""
     coming: Callable[[], Iterable[Portion]] | None = None
     """Consecutive fresh portions, where each is known only after the round before it; in place of ``portions``."""

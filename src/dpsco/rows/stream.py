@@ -123,7 +123,7 @@ class HashedStream(ArrayStream):
                 "out."
             )
         self._check_rows(layout)
-        self._rounds = rounds_of_ids(self._ids, bytes.fromhex(layout.digest), layout.rounds)
+        self._rounds = rounds_of_ids(self._ids, bytes.fromhex(layout.digest), layout.places)
         if self._non_finite == "error" and np.any(self._rounds == NO_ROUND):
             raise InvalidArgument(
                 "Expected every id to be a whole number or text: a row's round is a hash of it. Pass "
@@ -131,16 +131,22 @@ class HashedStream(ArrayStream):
             )
 
     def _batches(self, layout: Layout) -> Iterator[Batch]:
-        order = np.argsort(self._rounds, kind="stable")
-        edges = np.searchsorted(self._rounds[order], np.arange(layout.rounds + 1))
-        for step in range(layout.rounds):
-            yield Batch(step, self._picked(order[edges[step] : edges[step + 1]]))
+        return self._portions((Portion(step, step + 1) for step in range(layout.rounds)), None)
 
     def _check_portions(self, portions: Sequence[Portion]) -> None:
-        raise InvalidArgument(
-            "adjacency='add-remove' is for algorithms with fresh batches of one size: here rounds see rows by "
-            "position, and deleting one row would shift the others. Plan with 'zero-out' and use stream(X, y)."
-        )
+        if portions:
+            raise InvalidArgument(
+                "adjacency='add-remove' is for algorithms with fresh batches of one size: here rounds see rows by "
+                "position, and deleting one row would shift the others. Plan with 'zero-out' and use stream(X, y)."
+            )
+
+    def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
+        """Each portion is a stretch of the places that ids are hashed to."""
+        order = np.argsort(self._rounds, kind="stable")
+        places = self._rounds[order]
+        for step, portion in enumerate(portions):
+            first, last = np.searchsorted(places, [portion.first, portion.last])
+            yield Batch(step, self._picked(order[first:last]))
 
 
 def stream(

@@ -18,7 +18,7 @@ PLAN = a_plan()
 RUN = bytes.fromhex(PLAN.digest())
 GRID = PLAN.schedule.calibration.grid
 ROUND = 3
-NAMES = [name for name in (f"device-{i}" for i in range(200)) if Hashed().round_of(name, RUN, T) == ROUND]
+NAMES = [name for name in (f"device-{i}" for i in range(200)) if Hashed().place_of(name, RUN, T) == ROUND]
 VICTIM, *OTHERS = NAMES
 CLIENTS = {
     name: linear_gradients(PROBLEM, np.eye(P)[i % P], [i % 2]) for i, name in enumerate(NAMES)
@@ -50,7 +50,15 @@ def bound() -> float:
 def test_an_impostor_cannot_make_a_clients_absence_worth_two_clips() -> None:
     """With the first answer counted, a forged -v in the client's place moved the sum by 2 C when the client left."""
     query = wire.encode_query(
-        run=RUN, step=ROUND, rounds=T, unit=1, clip=QUERY.clip, grid=GRID, weights=QUERY.weights, points=QUERY.points
+        run=RUN,
+        first=ROUND,
+        last=ROUND + 1,
+        places=T,
+        unit=1,
+        clip=QUERY.clip,
+        grid=GRID,
+        weights=QUERY.weights,
+        points=QUERY.points,
     )
     own = contribution(wire.decode_query(query), CLIENTS[VICTIM])
     assert GRID * np.linalg.norm(own) > 0.9 * PLAN.clip
@@ -88,7 +96,15 @@ def test_gradients_of_another_shape_leave_the_others_alone(shape: tuple[int, ...
 def test_hostile_bytes_are_malformed_and_nothing_else() -> None:
     rng = np.random.default_rng(0)
     query = wire.encode_query(
-        run=RUN, step=ROUND, rounds=T, unit=1, clip=QUERY.clip, grid=GRID, weights=QUERY.weights, points=QUERY.points
+        run=RUN,
+        first=ROUND,
+        last=ROUND + 1,
+        places=T,
+        unit=1,
+        clip=QUERY.clip,
+        grid=GRID,
+        weights=QUERY.weights,
+        points=QUERY.points,
     )
     asked = wire.decode_query(query)
     good = respond(query, CLIENTS)

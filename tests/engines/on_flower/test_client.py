@@ -43,7 +43,7 @@ import sys
 sys.modules.update(dict.fromkeys(("dpsco", "scipy", "numba", "flwr")))  # an import of any of them fails
 import numpy as np
 from device import client, wire
-query = wire.encode_query(run=bytes(32), step=0, rounds=1, unit=1, clip=1.0, grid=0.5, weights=[1.0],
+query = wire.encode_query(run=bytes(32), first=0, last=1, places=1, unit=1, clip=1.0, grid=0.5, weights=[1.0],
                           points=[np.zeros(2)])
 answer = client.respond(query, {"d": lambda x: np.array([[3.0, 4.0]])})
 print(wire.decode_answer(wire.decode_query(query), answer)[0][1].tolist())

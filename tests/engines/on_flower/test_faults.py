@@ -21,7 +21,7 @@ PLAN = a_plan()
 RUN = bytes.fromhex(PLAN.digest())
 FEATURES, LABELS, IDS = rows()
 CLIENTS = devices(FEATURES, LABELS, IDS)
-VICTIM = next(name for name in IDS if Hashed().round_of(name, RUN, T) == 3)
+VICTIM = next(name for name in IDS if Hashed().place_of(name, RUN, T) == 3)
 HONEST = {name: gradients for name, gradients in CLIENTS.items() if name != VICTIM}
 
 
@@ -56,8 +56,9 @@ def another_query(query: bytes) -> bytes:
     points = [asked.points[0] + 1e-9, *asked.points[1:]]
     return wire.encode_query(
         run=asked.run,
-        step=asked.step,
-        rounds=asked.rounds,
+        first=asked.first,
+        last=asked.last,
+        places=asked.places,
         unit=asked.unit,
         clip=asked.clip,
         grid=asked.grid,
@@ -141,7 +142,7 @@ def test_an_answer_of_nan_counts_as_zero_where_the_format_can_say_nan() -> None:
     """Without noise there is no grid, and numbers are float64."""
     plan = a_plan(epsilon=np.inf, adjacency="zero-out")
     run = bytes.fromhex(plan.digest())
-    victim = next(name for name in IDS if Hashed().round_of(name, run, T) == 3)
+    victim = next(name for name in IDS if Hashed().place_of(name, run, T) == 3)
     honest = {name: gradients for name, gradients in CLIENTS.items() if name != victim}
     for value in (np.nan, np.inf, -np.inf):
         nodes = WithGuest(only_in_round_3(lambda query, value=value: answer(query, victim, np.full(P, value))), honest)
@@ -229,7 +230,7 @@ def test_a_node_that_dies_costs_its_clients_answers_and_nothing_else() -> None:
             return LocalNodes(nodes if step < 3 else nodes[:3]).ask(query, step)
 
     result = serve(PLAN, Dying(), key=KEY)
-    there = [i for i, name in enumerate(IDS) if name not in nodes[3] or (Hashed().round_of(name, RUN, T) or 0) < 3]
+    there = [i for i, name in enumerate(IDS) if name not in nodes[3] or (Hashed().place_of(name, RUN, T) or 0) < 3]
     expected = dpsco.train(PLAN, dpsco.stream(FEATURES[there], LABELS[there], ids=[IDS[i] for i in there]), key=KEY)
     np.testing.assert_array_equal(result.model.coef, expected.model.coef)
     assert result.report.mu == expected.report.mu

@@ -26,7 +26,7 @@ def vector(name: str) -> bytes:
 def a_query(unit: int = wire.CLIENT, grid: float = 0.25) -> bytes:
     points = [np.array([1.0, 0.0]), np.array([0.0, -2.0])]
     return wire.encode_query(
-        run=RUN, step=3, rounds=4, unit=unit, clip=1.0, grid=grid, weights=(4.0, -3.0), points=points
+        run=RUN, first=3, last=4, places=4, unit=unit, clip=1.0, grid=grid, weights=(4.0, -3.0), points=points
     )
 
 
@@ -75,7 +75,7 @@ def test_the_page_s_hashes_are_the_library_s() -> None:
     assert len(table) >= 3
     for client, digest, step in table:
         data = hashlib.blake2b(f"'{client}'".encode(), key=RUN, digest_size=16).hexdigest()
-        assert (data, int(step)) == (digest, Hashed().round_of(client, RUN, 4))
+        assert (data, int(step)) == (digest, Hashed().place_of(client, RUN, 4))
 
 
 @pytest.mark.parametrize("at", [0, 7, 40, 48, 50, 52])

@@ -1,7 +1,9 @@
-"""Which round a client belongs to: fixed before the first query, the same for everybody who asks.
+"""Which place a client has, and so which round: fixed before the first query, the same for everybody who asks.
 
-    hashed    round = BLAKE2b-128(key = run, "'" id "'") mod T, read as a little-endian number
-    roster    a list made up front: id -> round
+    hashed    place = BLAKE2b-128(key = run, "'" id "'") mod the number of places, read as a little-endian number
+    roster    a list made up front: id -> place
+
+There is one place per round; n of them where a survey decides on the rounds. A round asks a stretch of places.
 
 A hash depends on that client alone, so adding or removing one moves nobody else: the form that add-remove needs. It is
 the hash that ``dpsco.stream(X, y, ids=...)`` uses, so a run in process puts the same people into the same rounds.
@@ -23,8 +25,8 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 class Assignment(Protocol):
     """A public rule."""
 
-    def round_of(self, client: str, run: bytes, rounds: int) -> int | None:
-        """The one round of ``client`` in run ``run``; None if it has none."""
+    def place_of(self, client: str, run: bytes, places: int) -> int | None:
+        """The one place of ``client`` in run ``run``; None if it has none."""
 
     def digest(self) -> str:
         """Names the rule: a run that is resumed under another one would call clients twice."""
@@ -32,13 +34,13 @@ class Assignment(Protocol):
 
 @dataclass(frozen=True)
 class Hashed:
-    """Every client has a round: a keyed hash of its id."""
+    """Every client has a place: a keyed hash of its id."""
 
-    def round_of(self, client: str, run: bytes, rounds: int) -> int | None:
+    def place_of(self, client: str, run: bytes, places: int) -> int | None:
         if not _ID.fullmatch(client):
             return None
         digest = hashlib.blake2b(f"'{client}'".encode("ascii"), key=run, digest_size=16).digest()
-        return int.from_bytes(digest, "little") % rounds
+        return int.from_bytes(digest, "little") % places
 
     def digest(self) -> str:
         return "hashed"
@@ -50,7 +52,7 @@ class Roster:
 
     rounds: Mapping[str, int]
 
-    def round_of(self, client: str, run: bytes, rounds: int) -> int | None:
+    def place_of(self, client: str, run: bytes, places: int) -> int | None:
         return self.rounds.get(client)
 
     def digest(self) -> str:

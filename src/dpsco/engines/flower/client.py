@@ -6,6 +6,8 @@ Of each client whose round it is, a query wants one vector:
     unit example    sum over its rows d of  clip(sum_j w_j grad f(x_j, d), C)          one row is protected
 
 each clipped vector rounded to the query's grid. ``gradients(x)``: the gradients of a client's rows, shape (rows, p).
+A query with a map M wants M applied to the sum over j, with x_j = M'u_j. A survey wants ``gradients.survey(numbers)``
+in its place: the joint contribution of each row (linear_gradients.py); a client without that sends nothing then.
 
 Guarantee: whatever ``gradients`` returns, a vector that is sent has norm at most C in exact arithmetic before it is
 rounded; rows that are not finite count as 0. A client that has no round, or whose round it is not, sends nothing; nor
@@ -24,7 +26,7 @@ from numpy.typing import NDArray
 from .assignment import Assignment, Hashed  # relative: these files also work in a folder of their own
 from .wire import CLIENT, Asked, decode_query, encode_answer
 
-__all__ = ["Gradients", "clipped", "contribution", "respond", "rounds_of"]
+__all__ = ["Gradients", "called_by", "clipped", "contribution", "places_of", "respond"]
 
 Gradients = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 LARGEST_NORM = 1e150
@@ -33,7 +35,7 @@ LARGEST_NORM = 1e150
 def respond(query: bytes, clients: Mapping[str, Gradients], assignment: Assignment | None = None) -> bytes:
     """The answer of whoever hosts ``clients`` (id -> gradients of its rows); ``Malformed`` if ``query`` is none."""
     asked, rule = decode_query(query), assignment or Hashed()
-    called = sorted(name for name in clients if rule.round_of(name, asked.run, asked.rounds) == asked.step)
+    called = sorted(name for name in clients if called_by(asked, rule, name))
     found = ((name, _contribution_or_none(asked, clients[name])) for name in called)
     parts = [(name, numbers) for name, numbers in found if numbers is not None]
     if asked.unit != CLIENT and parts:
@@ -41,9 +43,15 @@ def respond(query: bytes, clients: Mapping[str, Gradients], assignment: Assignme
     return encode_answer(asked, parts)
 
 
-def rounds_of(clients: Iterable[str], run: bytes, rounds: int, assignment: Assignment) -> list[int]:
-    """Rounds in which one of ``clients`` takes part: the others need not be asked of their host."""
-    return sorted({step for name in clients if (step := assignment.round_of(name, run, rounds)) is not None})
+def called_by(asked: Asked, assignment: Assignment, client: str) -> bool:
+    """Whether the query asks ``client``."""
+    place = assignment.place_of(client, asked.run, asked.places)
+    return place is not None and asked.first <= place < asked.last
+
+
+def places_of(clients: Iterable[str], run: bytes, places: int, assignment: Assignment) -> list[int]:
+    """Places of ``clients``: rounds that ask for none of them need not be asked of their host."""
+    return sorted({at for name in clients if (at := assignment.place_of(name, run, places)) is not None})
 
 
 def _contribution_or_none(asked: Asked, gradients: Gradients) -> NDArray[Any] | None:
@@ -56,16 +64,28 @@ def _contribution_or_none(asked: Asked, gradients: Gradients) -> NDArray[Any] | 
 def contribution(asked: Asked, gradients: Gradients) -> NDArray[Any]:
     """What one client sends: whole numbers of steps of the grid (float64 if there is no grid)."""
     with np.errstate(all="ignore"):  # a warning that depends on a row is an output
-        terms = (
-            w * np.asarray(gradients(x), dtype=np.float64) for w, x in zip(asked.weights, asked.points, strict=True)
-        )
-        rows = np.sum(list(terms), axis=0).reshape(-1, asked.points.shape[1])
+        rows = _differences(asked, gradients)
         if asked.unit == CLIENT and len(rows):
             rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0).mean(axis=0, keepdims=True)
         rows = clipped(rows, asked.clip)
     if asked.grid == 0.0:
         return rows.sum(axis=0)
     return np.rint(rows / asked.grid).astype(np.int64).sum(axis=0)
+
+
+def _differences(asked: Asked, gradients: Gradients) -> NDArray[np.float64]:
+    """What the query wants of each row, before the clip: shape (rows, length)."""
+    if asked.survey is not None:
+        survey: Any = gradients.survey  # type: ignore[attr-defined]
+        return np.asarray(survey(asked.survey), dtype=np.float64).reshape(-1, asked.length)
+    m, points = asked.matrix, asked.points
+    if m is not None:
+        points = (points.reshape(-1, len(m)) @ m).reshape(len(points), -1)
+    terms = (w * np.asarray(gradients(x), dtype=np.float64) for w, x in zip(asked.weights, points, strict=True))
+    rows = np.sum(list(terms), axis=0)
+    if m is not None:
+        rows = rows.reshape(-1, m.shape[1]) @ m.T
+    return np.asarray(rows.reshape(-1, asked.length))
 
 
 def clipped(rows: NDArray[np.float64], clip: float) -> NDArray[np.float64]:

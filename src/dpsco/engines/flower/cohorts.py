@@ -44,19 +44,19 @@ class CohortStore:
         if not header.exists():
             write_sealed(header, about)
 
-    def load(self, asked: Asked) -> Array | None:
+    def load(self, asked: Asked, step: int) -> Array | None:
         """The sum of this query's round, if it was answered before a stop."""
-        path = self._path(asked)
+        path = self._path(step)
         if not path.exists():
             return None
         body = _whole(path)
-        if body is None or len(body) != _HEAD + 8 * asked.points.shape[1] or body[:32] != asked.digest:
+        if body is None or len(body) != _HEAD + 8 * asked.length or body[:32] != asked.digest:
             raise CheckpointError(_damaged(path))
         return np.frombuffer(body[_HEAD:], dtype="<f8").astype(np.float64)
 
-    def save(self, asked: Asked, total: Array, counted: int) -> None:
+    def save(self, asked: Asked, step: int, total: Array, counted: int) -> None:
         body = asked.digest + counted.to_bytes(8, "little") + total.astype("<f8").tobytes()
-        write_atomic(self._path(asked), body + hashlib.sha256(body).digest(), mode=0o600)
+        write_atomic(self._path(step), body + hashlib.sha256(body).digest(), mode=0o600)
 
     def counted(self) -> int | None:
         """How many were counted in all rounds so far; None if no answers are kept, or none any more. SECRET."""
@@ -74,8 +74,8 @@ class CohortStore:
             path.unlink()
         self._sums.rmdir()
 
-    def _path(self, asked: Asked) -> Path:
-        return self._sums / f"round-{asked.step:05d}.bin"
+    def _path(self, step: int) -> Path:
+        return self._sums / f"round-{step:05d}.bin"
 
 
 def _whole(path: Path) -> bytes | None:

@@ -2,20 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpsco.engines.flower.client import Gradients
+from dpsco.clipping.survey import MOMENTS, joint_parts, joint_rows
 from dpsco.errors import DataError
 from dpsco.problem import CustomLoss, Problem
-from dpsco.query import Array
+from dpsco.query import Array, Moment
 from dpsco.rows.gate import Declared
 
-__all__ = ["linear_gradients"]
+__all__ = ["LinearRows", "linear_gradients", "survey_numbers"]
 
 
-def linear_gradients(problem: Problem, features: Any, labels: Any) -> Gradients:
+@dataclass(frozen=True, eq=False)
+class LinearRows:
+    """Rows of a client: ``x -> (rows, p)``, and their joint contributions to a survey. SENSITIVE."""
+
+    problem: Problem
+    features: Array
+    labels: NDArray[Any]
+
+    def __call__(self, x: Array) -> Array:
+        """The gradient of each row at ``x``; NaN for a row that is not usable."""
+        loss, k = self.problem.loss, self.problem.loss.outputs
+        a, y, valid = self._usable
+        scores = a @ x.reshape(k, -1).T
+        slopes = loss.slope(scores[:, 0], y)[:, None] if k == 1 else loss.slope(scores, y)
+        slopes = np.where(valid[:, None], slopes, np.nan)
+        return np.asarray((slopes[:, :, None] * a[:, None, :]).reshape(len(y), -1))
+
+    @cached_property
+    def _usable(self) -> tuple[Array, NDArray[Any], NDArray[np.bool_]]:
+        a, y = self.features, self.labels
+        if self.problem.intercept:
+            a = np.hstack([a, np.ones((len(y), 1))])
+        valid = self.problem.loss.valid(y) & np.all(np.isfinite(a), axis=1)
+        return np.where(valid[:, None], a, 0.0), np.where(valid, y, 0), valid
+
+    def survey(self, numbers: Sequence[float]) -> Array:
+        """The joint contribution of each row (clipping/survey.py) to a survey of these ``survey_numbers``."""
+        kind, norm, constant, outputs, classes, slope, gradient, health = numbers
+        moment = Moment(MOMENTS[int(kind)], norm, constant, int(outputs), int(classes), slope, gradient, health)
+        return joint_rows(moment, joint_parts(self.problem.loss, moment, self.features, self.labels))
+
+
+def survey_numbers(moment: Moment) -> tuple[float, ...]:
+    """A survey's question as a query states it (wire.py)."""
+    return (
+        MOMENTS.index(moment.kind),
+        moment.feature_norm,
+        moment.constant,
+        moment.outputs,
+        moment.classes,
+        moment.slope,
+        moment.gradient,
+        moment.health,
+    )
+
+
+def linear_gradients(problem: Problem, features: Any, labels: Any) -> LinearRows:
     """Return ``x -> (rows, p)``: the gradient of ``problem.loss`` on each row of any container, or on one row.
 
     A row that does not fit (gate.py), or whose label the loss cannot take, has a gradient of NaN, which clients count
@@ -30,17 +80,4 @@ def linear_gradients(problem: Problem, features: Any, labels: Any) -> Gradients:
         raise DataError("A CustomLoss has gradients of its own: pass a function x -> (rows, p) in their place.")
     if isinstance(features, np.ndarray) and features.ndim == 1 and features.dtype != object:  # a device with one row
         features, labels = features[None], [labels] if np.ndim(labels) == 0 else labels
-    a, y = Declared(problem.dimension).chunk(features, labels)
-    if problem.intercept:
-        a = np.hstack([a, np.ones((len(y), 1))])
-    k = problem.loss.outputs
-    valid = problem.loss.valid(y) & np.all(np.isfinite(a), axis=1)
-    a, y = np.where(valid[:, None], a, 0.0), np.where(valid, y, 0)
-
-    def gradients(x: Array) -> Array:
-        scores = a @ x.reshape(k, -1).T
-        slopes = problem.loss.slope(scores[:, 0], y)[:, None] if k == 1 else problem.loss.slope(scores, y)
-        slopes = np.where(valid[:, None], slopes, np.nan)
-        return (slopes[:, :, None] * a[:, None, :]).reshape(len(y), -1)
-
-    return gradients
+    return LinearRows(problem, *Declared(problem.dimension).chunk(features, labels))

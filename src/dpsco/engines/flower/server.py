@@ -34,15 +34,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsco.accounting.account import Account
+from dpsco.clipping.row_map import RowMap
+from dpsco.clipping.survey import sum_length
 from dpsco.engines.flower import wire
 from dpsco.engines.flower.assignment import Assignment, Hashed, Roster
-from dpsco.engines.flower.client import clipped
+from dpsco.engines.flower.client import called_by, clipped
 from dpsco.engines.flower.cohorts import CohortStore
+from dpsco.engines.flower.linear_gradients import survey_numbers
 from dpsco.engines.flower.presence import SHARE, Count, refuse_silence, silent
 from dpsco.errors import InvalidArgument, one_of
+from dpsco.methods import Surveyed
 from dpsco.planning.plan import Plan
-from dpsco.planning.surveyed_plan import without_survey
-from dpsco.query import Array, Clipped, Query
+from dpsco.query import Array, Clipped, Portion, Query
 from dpsco.run import Clipping, Facts, Result, Round, Run
 from dpsco.run.train import drive
 
@@ -107,33 +110,53 @@ class FederatedOracle:
         """
         return self._counted if self._store is None else self._store.counted()
 
-    def answer(self, query: Query) -> Clipped:
-        """Ask; or, where a stopped run had the answers already, what it had: clients are not asked twice."""
-        message = wire.encode_query(
-            run=bytes.fromhex(self._plan.digest()),
-            step=query.step,
-            rounds=self._plan.rounds,
-            unit=self._unit,
-            clip=query.clip,
-            grid=query.grid,
-            weights=query.weights,
-            points=query.points,
-        )
+    def answer(self, query: Query, part: Portion | None = None, row_map: RowMap | None = None) -> Clipped:
+        """Ask; or, where a stopped run had the answers already, what it had: clients are not asked twice.
+
+        Parameters
+        ----------
+        query : Query
+            What the round asks.
+        part : Portion, optional
+            Places of its clients; those of round ``query.step`` unless a survey decides on the rounds.
+        row_map : RowMap, optional
+            That of the rounds behind a survey.
+        """
+        message, step = self._message(query, part, row_map), query.step + (row_map is not None)
         asked = wire.decode_query(message)
-        total = None if self._store is None else self._store.load(asked)
+        total = None if self._store is None else self._store.load(asked, step)
         if total is None:
             seen: Counter[str] = Counter()
-            total = self._sum(asked, self._transport.ask(message, query.step), seen)
+            total = self._sum(asked, self._transport.ask(message, step), seen)
             counted = seen["counted"] if self._unit == wire.CLIENT else seen["answered"]
             self._counted += counted
             if self._store is not None:
-                self._store.save(asked, total, counted)
+                self._store.save(asked, step, total, counted)
             if self._attendance is not None:
-                self._attendance.add(query.step, seen)
+                self._attendance.add(step, seen)
         return Clipped(total, 0)
 
+    def _message(self, query: Query, part: Portion | None, row_map: RowMap | None) -> bytes:
+        plan, survey = self._plan, query.moment
+        surveyed = part is not None and isinstance(plan.method, Surveyed)
+        first, last = (part.first, part.last) if part is not None and surveyed else (query.step, query.step + 1)
+        return wire.encode_query(
+            run=bytes.fromhex(plan.digest()),
+            first=first,
+            last=last,
+            places=plan.layout.places,
+            unit=self._unit,
+            clip=query.clip,
+            grid=query.grid,
+            weights=query.weights if survey is None else (),
+            points=query.points if survey is None else (),
+            length=sum_length(query),
+            matrix=None if row_map is None else row_map.own,
+            survey=None if survey is None else survey_numbers(survey),
+        )
+
     def _sum(self, asked: wire.Asked, replies: Iterable[tuple[int, bytes | None]], seen: Counter[str]) -> Array:
-        total: NDArray[Any] = np.zeros(asked.points.shape[1], dtype=np.float64 if asked.grid == 0.0 else np.int64)
+        total: NDArray[Any] = np.zeros(asked.length, dtype=np.float64 if asked.grid == 0.0 else np.int64)
         accepted = sorted(self._accepted(asked, replies, seen), key=lambda pair: str(pair[0]))
         for _, answers in groupby(accepted, key=lambda pair: pair[0]):
             numbers, *again = (numbers for _, numbers in answers)
@@ -167,7 +190,7 @@ class FederatedOracle:
             for name, numbers in contributions:
                 if asked.unit == wire.EXAMPLE:
                     yield node, numbers
-                elif self._assignment.round_of(name, asked.run, asked.rounds) == asked.step:
+                elif called_by(asked, self._assignment, name):
                     yield name, numbers
                 else:
                     seen["not its round"] += 1
@@ -228,13 +251,18 @@ def serve(
     count says that nobody did (presence.py).
 
     ``n`` is public and fixed: plan for the answers you expect, clients times the share that answers. More or fewer
-    cost accuracy, never privacy. A survey is left out: the plain plan takes its place.
+    cost accuracy, never privacy.
+    A plan with a survey needs clients of ``linear_gradients``, or of your own with a method ``survey``.
     """
     one_of("unit", unit, UNITS)
-    plan = without_survey(plan)
     rule = assignment or Hashed()
     if isinstance(rule, Roster):
         _check_roster(rule, plan)
+    if isinstance(plan.method, Surveyed) and unit == "client" and plan.budget.adjacency == "replace":
+        raise InvalidArgument(
+            "A survey has noise for two honest clients, which are closer than two clips, and the server cannot check "
+            "that adjacency='replace' replaces one by an honest one. Plan with 'add-remove' or survey='none'."
+        )
     store = None if checkpoint is None else CohortStore(Path(checkpoint), plan, unit, rule.digest())
     count = Count(plan) if unit == "client" and key is None and plan.budget.private else None
     clients = FederatedOracle(plan, transport, unit, rule, store, attendance)
@@ -249,12 +277,12 @@ def serve(
     )
     run.rows_read = None  # who came stays secret
 
-    def feed(step: int) -> None:
+    def feed(part: Portion) -> None:
         if run.needs_rows:
-            run.absorb_sum(clients.answer(run.query))
+            run.absorb_sum(clients.answer(run.query, part, None if run.second is None else run.second.map))
 
     with run:
-        result = drive(run, range(plan.rounds), feed, account=account, on_round=on_round)
+        result = drive(run, run.coming(), feed, account=account, on_round=on_round)
     if count is not None:
         nobody = silent(count.release(clients.counted() or 0, None if store is None else store.folder), count)
     else:
@@ -266,6 +294,11 @@ def serve(
 
 
 def _check_roster(roster: Roster, plan: Plan) -> None:
+    if isinstance(plan.method, Surveyed):
+        raise InvalidArgument(
+            "A roster states the round of each client, and a survey decides on the rounds. Use the hashed assignment, "
+            "or plan with survey='none'."
+        )
     if plan.budget.adjacency == "add-remove":
         raise InvalidArgument(
             "adjacency='add-remove' needs clients that choose their round by themselves: a roster is a list of who is "

@@ -11,7 +11,7 @@ Plan for the answers you expect: ``dpsco.plan(..., n=devices * availability.resp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,11 +21,10 @@ from dpsco.datasets import ReferenceProblem, reference_problem
 from dpsco.engines.flower.assignment import Hashed
 from dpsco.errors import InvalidArgument, positive_integer
 from dpsco.planning.plan import Plan
-from dpsco.planning.surveyed_plan import without_survey
 from dpsco.problem import Logistic
-from dpsco.query import Array, Batch, Chunk, chunk_multiple
+from dpsco.query import Array, Batch, Chunk, Portion, chunk_multiple
 from dpsco.rows.layout import Layout
-from dpsco.rows.stream import Stream
+from dpsco.rows.stream import Sample, Stream
 from dpsco.run import Result, train
 
 __all__ = ["Availability", "simulate"]
@@ -73,16 +72,23 @@ class _Devices(Stream):
         self._data, self._devices, self._availability, self._seed = data, devices, availability, seed
 
     def _check(self, layout: Layout) -> None:
-        """Rounds are hashes of ids: any adjacency will do."""
+        """Places are hashes of ids: any adjacency will do."""
+        run, rule = bytes.fromhex(layout.digest), Hashed()
+        of = (rule.place_of(str(device), run, layout.places) or 0 for device in range(self._devices))
+        self._layout, self._places = layout, np.sort(np.fromiter(of, dtype=np.int64, count=self._devices))
 
     def _batches(self, layout: Layout) -> Iterator[Batch]:
-        run, rule = bytes.fromhex(layout.digest), Hashed()
-        of = (rule.round_of(str(device), run, layout.rounds) or 0 for device in range(self._devices))
-        called = np.bincount(np.fromiter(of, dtype=np.int64, count=self._devices), minlength=layout.rounds)
-        hours = self._availability.hours(layout.rounds, np.random.default_rng([self._seed, 1]))
-        for step in range(layout.rounds):
+        return self._portions((Portion(step, step + 1) for step in range(layout.rounds)), None)
+
+    def _check_portions(self, portions: Sequence[Portion]) -> None:
+        """Portions are stretches of the places that ids are hashed to."""
+
+    def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
+        hours = self._availability.hours(self._layout.rounds, np.random.default_rng([self._seed, 1]))
+        for step, portion in enumerate(portions):
+            first, last = np.searchsorted(self._places, [portion.first, portion.last])
             rng = np.random.default_rng([self._seed, 2, step])
-            there = self._availability.answers(int(called[step]), float(hours[step]), rng)
+            there = self._availability.answers(int(last - first), float(hours[step]), rng)
             yield Batch(step, self._chunks(int(np.count_nonzero(there)), rng))
 
     def _chunks(self, rows: int, rng: np.random.Generator) -> Iterator[Chunk]:
@@ -116,5 +122,5 @@ def simulate(
         raise InvalidArgument("The simulated devices hold rows of the reference problem: plan with Logistic() for it.")
     data = reference_problem(1, plan.problem.dimension, seed=seed)
     stream = _Devices(data, count, availability or Availability(), seed)
-    result = train(without_survey(plan), stream, key=key)
+    result = train(plan, stream, key=key)
     return result, data.excess_risk(result.model.coef)

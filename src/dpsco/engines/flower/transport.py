@@ -18,8 +18,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dpsco.engines.flower.assignment import Assignment, Hashed
-from dpsco.engines.flower.client import Gradients, respond, rounds_of
-from dpsco.engines.flower.wire import Malformed, decode_query
+from dpsco.engines.flower.client import Gradients, places_of, respond
+from dpsco.engines.flower.wire import Asked, Malformed, decode_query
 from dpsco.errors import ExtraMissing
 
 if TYPE_CHECKING:
@@ -35,19 +35,24 @@ RECORD, CALL, QUERY = "dpsco", "query.dpsco", "train.dpsco"
 class FlowerNodes:
     """A transport over Flower's grid that waits ``timeout`` seconds for answers.
 
-    A node that is new is asked once in which rounds it hosts a client, and then only in those: a device downloads one
-    query. A node that does not say is asked in every round.
+    A node that is new is asked once which places its clients have, and then only in rounds of these: a device downloads
+    one query. A node that does not say is asked in every round.
     """
 
     def __init__(self, grid: Grid, timeout: float) -> None:
         self.timeout = timeout
         self._grid = grid
-        self._rounds: dict[int, frozenset[int] | None] = {}
+        self._places: dict[int, frozenset[int] | None] = {}
 
     def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes | None]]:
         nodes = sorted(self._grid.get_node_ids())
-        self._call([node for node in nodes if node not in self._rounds], query)
-        called = [node for node in nodes if (rounds := self._rounds[node]) is None or step in rounds]
+        asked = decode_query(query)
+        self._call([node for node in nodes if node not in self._places], asked)
+        called = [
+            node
+            for node in nodes
+            if (places := self._places[node]) is None or any(asked.first <= place < asked.last for place in places)
+        ]
         for reply in self._exchange(called, QUERY, {"query": query}):
             answer = _value(reply, "answer")
             yield reply.metadata.src_node_id, answer if isinstance(answer, bytes) else None
@@ -58,13 +63,12 @@ class FlowerNodes:
         while len(list(self._grid.get_node_ids())) < nodes and time.monotonic() < end:
             time.sleep(0.5)
 
-    def _call(self, nodes: list[int], query: bytes) -> None:
-        asked = decode_query(query)
-        self._rounds.update(dict.fromkeys(nodes))
-        for reply in self._exchange(nodes, CALL, {"run": asked.run, "rounds": asked.rounds}):
-            rounds = _value(reply, "rounds")
-            if isinstance(rounds, list):
-                self._rounds[reply.metadata.src_node_id] = frozenset(rounds)
+    def _call(self, nodes: list[int], asked: Asked) -> None:
+        self._places.update(dict.fromkeys(nodes))
+        for reply in self._exchange(nodes, CALL, {"run": asked.run, "places": asked.places}):
+            places = _value(reply, "places")
+            if isinstance(places, list):
+                self._places[reply.metadata.src_node_id] = frozenset(places)
 
     def _exchange(self, nodes: list[int], kind: str, values: dict[str, Any]) -> Iterable[Message]:
         if not nodes:
@@ -81,18 +85,18 @@ def client_app(
 ) -> ClientApp:
     """A ClientApp that answers for the clients its node hosts: id -> gradients of its rows.
 
-    A node answers one query a round and run: the same one again gets the same answer, another one gets none.
+    A node answers one query per place and run: the same one again gets the same answer, another one gets none.
     """
     flower, app = flwr("app"), flwr("clientapp").ClientApp()
 
     @app.query("dpsco")
     def call(message: Message, context: Context) -> Message:
         record = message.content.config_records[RECORD]
-        run, rounds = record["run"], record["rounds"]
-        if not isinstance(run, bytes) or not isinstance(rounds, int):
+        run, places = record["run"], record["places"]
+        if not isinstance(run, bytes) or not isinstance(places, int):
             raise Malformed("Not a call.")
-        mine = rounds_of(clients(context), run, rounds, assignment(context))
-        return flower.Message(_content({"rounds": mine}), reply_to=message)
+        mine = places_of(clients(context), run, places, assignment(context))
+        return flower.Message(_content({"places": mine}), reply_to=message)
 
     @app.train("dpsco")
     def answer(message: Message, context: Context) -> Message:
@@ -101,12 +105,25 @@ def client_app(
             raise Malformed("Not a query.")
         asked = decode_query(query)
         memory = context.state.config_records.get(RECORD, flower.ConfigRecord())
-        earlier = memory.setdefault(f"{asked.run.hex()}-{asked.step}", asked.digest)
+        hosted = clients(context) if _fresh(memory, asked) else {}
         context.state[RECORD] = memory
-        hosted = clients(context) if earlier == asked.digest else {}
         return flower.Message(_content({"answer": respond(query, hosted, assignment(context))}), reply_to=message)
 
     return app
+
+
+def _fresh(memory: Any, asked: Asked) -> bool:
+    """Whether no other query asked for one of these places of the run before; notes this one. Same number of places."""
+    run, own = asked.run.hex(), f"{asked.first}-{asked.last}-{asked.places}"
+    for name, digest in memory.items():
+        known, _, stretch = name.partition("/")
+        if known != run or (stretch, digest) == (own, asked.digest):
+            continue
+        first, last, places = map(int, stretch.split("-"))
+        if places != asked.places or (first < asked.last and asked.first < last):
+            return False
+    memory[f"{run}/{own}"] = asked.digest
+    return True
 
 
 def flwr(part: str) -> Any:

@@ -1,7 +1,8 @@
 """What server and clients send each other: two messages, byte for byte (docs/wire-format.md has test vectors).
 
-    query    "dpscoQ1\\n"  run[32]  step  rounds  unit  points k  parameters p  clip  grid  k weights  k p coordinates
-    answer   "dpscoA1\\n"  SHA-256 of the query[32]  contributions m  p  m times (id length, id, p numbers)
+    query    "dpscoQ2\\n"  run[32]  first  last  places  unit  points k  coordinates p  length m  rows r  columns q
+             clip  grid  k weights  k p coordinates  r q entries of the map  8 numbers of a survey (k = 0)
+    answer   "dpscoA1\\n"  SHA-256 of the query[32]  contributions  m  each (id length, id, m numbers)
 
 Numbers are little-endian. Private runs have a grid, a power of two, and a contribution is a whole number of its steps:
 int32 for one client's, int64 for a sum over many rows. So sums are exact in any order, an upload is four bytes a
@@ -26,8 +27,9 @@ __all__ = ["CLIENT", "EXAMPLE", "Asked", "Malformed", "decode_answer", "decode_q
 CLIENT, EXAMPLE = 1, 2
 """Unit of privacy: the clipped vector is a client's mean over its rows, or each row's own."""
 
-_QUERY, _ANSWER = b"dpscoQ1\n", b"dpscoA1\n"
-_QUERY_HEAD = struct.Struct("<8s32sIIHHIdd")
+_QUERY, _ANSWER = b"dpscoQ2\n", b"dpscoA1\n"
+_QUERY_HEAD = struct.Struct("<8s32sQQQHHIIIIdd")
+_SURVEY = 8
 _ANSWER_HEAD = struct.Struct("<8s32sII")
 LONGEST_ID = 64
 
@@ -38,17 +40,28 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A query as a client reads it: round ``step`` of run ``run`` asks for ``sum_j weights[j] grad f(points[j])``."""
+    """A query as a client reads it: clients at places ``first`` to ``last`` are asked for one vector each.
+
+    With points x_j: ``sum_j weights[j] grad f(x_j)``. With a map M besides, points are u_j, the gradients are those at
+    M'u_j, and M is applied to their sum, for every block of q coordinates. Without points: a survey.
+    """
 
     run: bytes
-    step: int
-    rounds: int
+    first: int
+    last: int
+    places: int
     unit: int
     clip: float
     grid: float
     weights: tuple[float, ...]
     points: NDArray[np.float64]
     """Shape (k, p)."""
+    length: int
+    """m: numbers of a contribution."""
+    matrix: NDArray[np.float64] | None
+    """M, of shape (r, q); None where there is no map."""
+    survey: tuple[float, ...] | None
+    """The survey's question (linear_gradients.py reads it); None where there are points."""
     digest: bytes
     """SHA-256 of the message: an answer names the query it belongs to."""
 
@@ -63,38 +76,66 @@ class Asked:
 def encode_query(
     *,
     run: bytes,
-    step: int,
-    rounds: int,
+    first: int,
+    last: int,
+    places: int,
     unit: int,
     clip: float,
     grid: float,
-    weights: Iterable[float],
-    points: Iterable[NDArray[np.float64]],
+    weights: Iterable[float] = (),
+    points: Iterable[NDArray[np.float64]] = (),
+    length: int = 0,
+    matrix: NDArray[np.float64] | None = None,
+    survey: Iterable[float] | None = None,
 ) -> bytes:
-    """The query as bytes."""
-    factors, places = list(weights), np.stack(list(points)).astype("<f8")
-    head = _QUERY_HEAD.pack(_QUERY, run, step, rounds, unit, len(factors), places.shape[1], clip, grid)
-    return head + struct.pack(f"<{len(factors)}d", *factors) + places.tobytes()
+    """The query as bytes; ``length`` is that of the points unless given."""
+    factors, at = list(weights), [np.asarray(point, dtype="<f8") for point in points]
+    p = at[0].size if at else 0
+    r, q = (0, 0) if matrix is None else matrix.shape
+    sizes = (unit, len(factors), p, length or p, r, q)
+    head = _QUERY_HEAD.pack(_QUERY, run, first, last, places, *sizes, clip, grid)
+    parts = [np.array(factors, dtype="<f8"), *at]
+    parts += [] if matrix is None else [matrix.astype("<f8")]
+    parts += [] if survey is None else [np.array(list(survey), dtype="<f8")]
+    return head + b"".join(part.tobytes() for part in parts)
 
 
 def decode_query(message: bytes) -> Asked:
     """The query that ``message`` holds; ``Malformed`` if it holds none."""
     if len(message) < _QUERY_HEAD.size or message[:8] != _QUERY:
-        raise Malformed("Not a query of format 1.")
-    _, run, step, rounds, unit, k, p, clip, grid = _QUERY_HEAD.unpack_from(message)
-    if len(message) != _QUERY_HEAD.size + 8 * k * (1 + p) or not k or not p or unit not in (CLIENT, EXAMPLE):
-        raise Malformed("A query of another length or unit than its head says.")
-    numbers = np.frombuffer(message, dtype="<f8", offset=_QUERY_HEAD.size)
-    if not (np.all(np.isfinite(numbers)) and clip > 0 and 0 <= grid < np.inf and step < rounds):
+        raise Malformed("Not a query of format 2.")
+    _, run, first, last, places, unit, k, p, m, r, q, clip, grid = _QUERY_HEAD.unpack_from(message)
+    shaped = p == m if k else p == r == 0
+    mapped = (r == q == 0) or (r > 0 and q > 0 and p % r == 0)
+    if unit not in (CLIENT, EXAMPLE) or not m or not shaped or not mapped:
+        raise Malformed("A query of another unit or shape than there is.")
+    if len(message) != _QUERY_HEAD.size + 8 * (k * (1 + p) + r * q + (0 if k else _SURVEY)):
+        raise Malformed("A query of another length than its head says.")
+    numbers = np.frombuffer(message, dtype="<f8", offset=_QUERY_HEAD.size).astype(np.float64)
+    if not (np.all(np.isfinite(numbers)) and clip > 0 and 0 <= grid < np.inf and first < last <= places):
         raise Malformed("A query whose numbers are out of range.")
-    weights, points = tuple(numbers[:k].tolist()), numbers[k:].reshape(k, p).astype(np.float64)
-    return Asked(run, step, rounds, unit, clip, grid, weights, points, hashlib.sha256(message).digest())
+    weights, points, rest = np.split(numbers, [k, k * (1 + p)])
+    return Asked(
+        run=run,
+        first=first,
+        last=last,
+        places=places,
+        unit=unit,
+        clip=clip,
+        grid=grid,
+        weights=tuple(weights.tolist()),
+        points=points.reshape(k, p),
+        length=m,
+        matrix=rest.reshape(r, q) if r else None,
+        survey=None if k else tuple(rest.tolist()),
+        digest=hashlib.sha256(message).digest(),
+    )
 
 
 def encode_answer(asked: Asked, contributions: Iterable[tuple[str, NDArray[Any]]]) -> bytes:
     """One (id, numbers) for each client of this round; one without an id for a sum over examples."""
     parts = [(name.encode("ascii"), numbers.astype(asked.number).tobytes()) for name, numbers in contributions]
-    head = _ANSWER_HEAD.pack(_ANSWER, asked.digest, len(parts), asked.points.shape[1])
+    head = _ANSWER_HEAD.pack(_ANSWER, asked.digest, len(parts), asked.length)
     return head + b"".join(struct.pack("<H", len(name)) + name + numbers for name, numbers in parts)
 
 
@@ -102,12 +143,12 @@ def decode_answer(asked: Asked, message: bytes) -> list[tuple[str, NDArray[Any]]
     """The contributions in ``message``; ``Malformed`` if it is no whole answer to this very query."""
     if len(message) < _ANSWER_HEAD.size or message[:8] != _ANSWER:
         raise Malformed("not an answer of format 1")
-    _, digest, count, p = _ANSWER_HEAD.unpack_from(message)
+    _, digest, count, m = _ANSWER_HEAD.unpack_from(message)
     if digest != asked.digest:
         raise Malformed("an answer to another query")
-    if p != asked.points.shape[1]:
+    if m != asked.length:
         raise Malformed("an answer of another width")
-    contributions, at, size = [], _ANSWER_HEAD.size, asked.number.itemsize * p
+    contributions, at, size = [], _ANSWER_HEAD.size, asked.number.itemsize * m
     for _ in range(count):
         length = int.from_bytes(message[at : at + 2], "little")
         numbers = message[at + 2 + length : at + 2 + length + size]
