@@ -2,7 +2,7 @@
 
     python -m benchmarks federation [--only simulation|rounds|flower] [--devices 1e6] [--keys 3]
 
-``simulation``: predicted excess risk, and that of simulated devices of which a fifth does not answer.
+``simulation``: excess risk of simulated devices of which a fifth does not answer, with and without a survey.
 ``rounds``: on the reference problem, the plan at 16 rounds compared with one-pass DP-SGD and DP-FTRL with momentum.
 These are tuned on a grid at every number of rounds; the plan is not tuned.
 ``flower``: SuperLink and four SuperNodes in a network namespace with loopback only; one of them is killed. The first
@@ -34,18 +34,20 @@ def simulation(devices: int, keys: int) -> None:
     there = Availability()
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(radius=10.0), dimension=50)
     print(f"{devices:,} simulated devices of one row, p = 50, {there.response:.0%} answer; mean of {keys} keys")
-    for epsilon, rounds in ((1.0, None), (1.0, 32), (0.3, None)):
+    runs_of = ((1.0, 8, "full"), (1.0, 16, "none"), (1.0, None, "none"), (0.3, 8, "full"), (0.3, None, "none"))
+    for epsilon, rounds, survey in runs_of:
         budget = dpsco.Budget(epsilon, devices**-1.1, adjacency="add-remove")
-        plan = dpsco.plan(problem, n=round(devices * there.response), budget=budget, rounds=rounds)
+        plan = dpsco.plan(problem, n=round(devices * there.response), budget=budget, rounds=rounds, survey=survey)
         began = time.perf_counter()
-        runs = [
-            simulate(plan, devices=devices, availability=there, seed=k, key=bytes([k]) * 32)[1] for k in range(keys)
-        ]
+        made = [simulate(plan, devices=devices, availability=there, seed=k, key=bytes([k]) * 32) for k in range(keys)]
         seconds = (time.perf_counter() - began) / keys
+        runs, used = [excess for _, excess in made], max(result.report.rounds for result, _ in made)
         mean, error = np.mean(runs), np.std(runs) / np.sqrt(keys)
+        predicted = plan.predicted_excess
+        known = "" if predicted is None else f"  predicted {predicted:.2e}, ratio {predicted / mean:.2f}"
         print(
-            f"  epsilon {epsilon:<4g} T = {plan.rounds:<4d} predicted {plan.predicted_excess:.2e}  measured {mean:.2e} "
-            f"+- {error:.0e}  ratio {plan.predicted_excess / mean:.2f}   {seconds:.0f} s a run",
+            f"  epsilon {epsilon:<4g} survey {survey:<5} T = {used:<4d} measured {mean:.2e} +- {error:.0e}{known}   "
+            f"{seconds:.0f} s per run",
             flush=True,
         )
 

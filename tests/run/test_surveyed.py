@@ -19,6 +19,7 @@ from dpsco.methods import Surveyed
 from dpsco.methods.surveyed import moment_of
 from dpsco.planning.second_stage import second_stage
 from dpsco.query import Batch
+from dpsco.rows.ids import rounds_of_ids
 from dpsco.run import Run, watching
 from dpsco.run.train import library_oracle
 
@@ -35,6 +36,7 @@ PLANS = {
     "softmax": dpsco.Plan(SOFTMAX, N, BUDGET, Surveyed(rounds=5, rows=300)),
     "groups": dpsco.Plan(PROBLEM, N, dpsco.Budget(2.0, 1e-5, records=3), Surveyed(rounds=5, rows=300)),
 }
+BY_ID = dpsco.Plan(PROBLEM, N, dpsco.Budget(2.0, 1e-5, "add-remove"), Surveyed(rounds=5, rows=300))
 ODD_ROWS = {
     "ordinary": ([3.0, -1.0, 2.0, 0.5], 1.0),
     "huge": ([1e149, -1e149, 0.0, 0.0], 1.0),
@@ -120,6 +122,44 @@ def test_one_row_moves_one_sum_of_one_stage_by_no_more_than_the_noise_covers(nam
         for t in moved:
             assert (t == 0) == (position < 300)
             assert exact_distance_squared(base.sums[t], other.sums[t]) <= Fraction(covered[t].difference) ** 2
+
+
+@pytest.mark.parametrize("kind", ["full", "diagonal"])
+@pytest.mark.parametrize("loss", [dpsco.Logistic(), dpsco.Softmax(3)], ids=["logistic", "softmax"])
+def test_a_row_that_is_there_or_not_moves_one_sum_of_one_stage(kind, loss):
+    """Add-remove: rows have their stage and round by a hash of their id, and each contribution is rounded by itself."""
+    problem = dpsco.Problem(loss, dpsco.L2Ball(20.0), P, feature_norm=3.0, intercept=True)
+    plan = dpsco.Plan(problem, N, BY_ID.budget, Surveyed(rounds=5, rows=300, kind=kind))
+    rows, labels = data()
+    ids = np.arange(N)
+    places = rounds_of_ids(ids, bytes.fromhex(plan.digest()), N)
+
+    def seen_without(gone, frozen=None):
+        seen, keep = Seen(), np.setdiff1d(ids, gone)
+        with watching(seen, replay=None if frozen is None else frozen.released):
+            stream = dpsco.stream(rows[keep], labels[keep], ids=keep, non_finite="zero")
+            result = dpsco.train(plan, stream, key=KEY)
+        report = dataclasses.replace(result.report, run_id="", reason="")
+        seen.shown = (report, result.trace, result.counts, result.model.coef.tobytes(), result.health)
+        return seen
+
+    rows[0] = [1e149, -1e149, 0.0, 0.0]
+    first = seen_without([])
+    later = Run(plan, oracle=library_oracle(plan), key=KEY)
+    later._enter_second_stage(first.released[0])
+    covered = [plan.schedule.calibration.at(0), *([later._stage.schedule.most_noise] * (len(first.sums) - 1))]
+    moved_stages = set()
+    for gone in (0, int(np.argmin(places)), int(np.argmax(places)), 17, 600):
+        other = seen_without([gone], first)
+        assert other.queries == first.queries
+        assert other.shown == first.shown
+        moved = [t for t, (a, b) in enumerate(zip(first.sums, other.sums, strict=True)) if np.any(a != b)]
+        assert len(moved) <= 1
+        for t in moved:
+            assert (t == 0) == (places[gone] < 300)
+            assert exact_distance_squared(first.sums[t], other.sums[t]) <= Fraction(covered[t].difference) ** 2
+        moved_stages |= {t > 0 for t in moved}
+    assert moved_stages == {False, True}
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -263,7 +303,7 @@ def test_what_a_survey_does_not_allow_is_refused():
     with pytest.raises(dpsco.InvalidArgument, match="survey='none'"):
         Run(PLAN, oracle=None)
     with pytest.raises(dpsco.InvalidArgument, match="add-remove"):
-        dpsco.Plan(PROBLEM, N, dpsco.Budget(1.0, 1e-5, "add-remove"), PLAN.method)
+        dpsco.train(BY_ID, dpsco.stream(rows, labels))
     box = dataclasses.replace(PROBLEM, domain=dpsco.Box(-1.0, 1.0))
     with pytest.raises(dpsco.InvalidArgument, match="domain"):
         dpsco.Plan(box, N, BUDGET, PLAN.method)

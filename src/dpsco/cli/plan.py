@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--feature-norm", type=float, default=1.0, help="bound on the norm of a row (default 1)")
     parser.add_argument("--adjacency", choices=("zero-out", "add-remove", "replace"), default="zero-out")
     parser.add_argument("--records", type=int, default=1, help="rows of one person that are protected together")
-    parser.add_argument("--rule", choices=("response", "theorem-1", "theorem-2"), default="response")
+    parser.add_argument("--rule", choices=("response", "theorem-1", "theorem-2"))
     parser.add_argument("--rounds", type=int, help="number of rounds (default: planned)")
     parser.add_argument("--memory", type=float, help="largest number of bytes kept between rounds")
     parser.add_argument("--mechanism", help="noise mechanism (default: planned); see dpsco mechanisms")
@@ -70,11 +70,11 @@ def run(args: argparse.Namespace) -> int:
 
     problem, budget = _problem(args), _budget(args)
     options = {"rule": args.rule, "rounds": args.rounds, "memory": args.memory, "mechanism": args.mechanism}
+    options["survey"] = args.survey
     if args.devices:
-        options["survey"] = "none"  # the engines of federations make none
         plans = [dpsco.plan(problem, n=round(n * args.response), budget=budget, **options) for n in args.devices]
         return _federations(plans, args)
-    plan = dpsco.plan(problem, n=args.n, budget=budget, survey=args.survey, **options)
+    plan = dpsco.plan(problem, n=args.n, budget=budget, **options)
     gains = _doublings(plan, args) if plan.prediction is not None else {}
     table = method_costs(plan)
     if args.json:
@@ -163,11 +163,12 @@ def _simulations(plans: list[Any], args: argparse.Namespace) -> int:
     for plan, devices in zip(plans, args.devices, strict=True):
         result, excess = simulate(plan, devices=devices, availability=Availability(response=args.response))
         predicted = plan.predicted_excess
-        lines.append({"devices": int(devices), "rounds": plan.rounds, "epsilon": result.report.epsilon})
+        rounds = result.report.rounds
+        lines.append({"devices": int(devices), "rounds": rounds, "epsilon": result.report.epsilon})
         lines[-1] |= {"predicted": predicted, "measured": excess}
         if not args.json:
             ratio = "" if predicted is None else f", predicted {predicted:.3g}, ratio {predicted / excess:.2f}"
-            print(f"{devices:,.0f} devices, {args.response:.0%} answer, {plan.rounds} rounds: ", end="")
+            print(f"{devices:,.0f} devices, {args.response:.0%} answer, {rounds} rounds: ", end="")
             print(f"excess risk {excess:.3g}{ratio}")
     if args.json:
         print_json({"simulations": lines})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -15,11 +16,23 @@ from dpsco.errors import ClusterError, InvalidArgument
 from dpsco.planning.federation_costs import device_costs
 
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=10)
-ARGUMENTS = ["plan", "--dimension", "100", "--epsilon", "1", "--delta", "1e-10", "--adjacency", "add-remove"]
+ARGUMENTS = [
+    "plan",
+    "--dimension",
+    "100",
+    "--epsilon",
+    "1",
+    "--delta",
+    "1e-10",
+    "--adjacency",
+    "add-remove",
+    "--survey",
+    "auto",
+]
 
 
-def a_plan(n: int) -> dpsco.Plan:
-    return dpsco.plan(PROBLEM, n=n, budget=dpsco.Budget(1.0, 1e-6, adjacency="add-remove"))
+def a_plan(n: int, survey: str = "none") -> dpsco.Plan:
+    return dpsco.plan(PROBLEM, n=n, budget=dpsco.Budget(1.0, 1e-6, adjacency="add-remove"), survey=survey)
 
 
 def test_the_answers_have_the_law_that_was_asked_for() -> None:
@@ -57,22 +70,34 @@ def test_the_simulation_is_of_the_reference_problem_alone() -> None:
         Availability(response=0.0)
 
 
-def test_the_bytes_of_a_device_are_those_of_its_messages() -> None:
-    plan = a_plan(1_000)
+def test_a_survey_of_simulated_devices_learns_more_in_fewer_rounds() -> None:
+    wide, budget = dataclasses.replace(PROBLEM, dimension=50), dpsco.Budget(1.0, 1e-6, "add-remove")
+    surveyed = dpsco.plan(wide, n=80_000, budget=budget, rounds=8, survey="full")
+    plain = dpsco.plan(wide, n=80_000, budget=budget, rounds=16, survey="none")
+    result, excess = simulate(surveyed, devices=100_000, key=bytes(32))
+    assert result.report.rounds <= 8
+    assert excess < 0.5 * simulate(plain, devices=100_000, key=bytes(32))[1]
+    assert abs(result.health.usable - 1) < 6 * result.health.noise + 0.05
+
+
+@pytest.mark.parametrize("survey", ["none", "full", "diagonal"])
+def test_the_bytes_of_a_device_are_those_of_its_messages(survey: str) -> None:
+    plan = a_plan(1_000, survey)
     sizes: list[tuple[int, int]] = []
 
     class Weighed:
         def ask(self, query: bytes, step: int):
             asked = wire.decode_query(query)
-            answer = wire.encode_answer(asked, [("x" * 16, np.zeros(10))])
+            answer = wire.encode_answer(asked, [("x" * 16, np.zeros(asked.length))])
             sizes.append((len(query), len(answer)))
             return [(0, answer)]
 
     with pytest.raises(ClusterError, match="Nobody answered"):  # it is not the round of that id
         serve(plan, Weighed())
-    ours = device_costs(plan)[0]
+    *_, ours = lines = device_costs(plan)[: 1 if survey == "none" else 2]
     assert sizes[-1] == (ours.bytes_down, ours.bytes_up)
-    assert ours.cohort * ours.rounds == pytest.approx(plan.n)
+    assert sizes[0] == (lines[0].bytes_down, lines[0].bytes_up) or survey == "none"
+    assert sum(line.cohort * line.rounds for line in lines) == pytest.approx(plan.n)
 
 
 def test_a_device_takes_part_once_in_the_plan_and_in_the_run() -> None:
@@ -89,8 +114,10 @@ def test_plan_devices_prints_every_method_at_every_size(capsys: pytest.CaptureFi
     body = json.loads(capsys.readouterr().out)["federations"]
     assert [federation["plan"]["n"] for federation in body] == [10**6, 10**9]
     for federation in body:
-        ours, *others = federation["methods"]
+        ours, later, *others = federation["methods"]
         assert len(others) == 7
+        assert (ours["method"], later["method"]) == ("this plan, survey", "this plan, later rounds")
+        assert ours["rounds"] + later["rounds"] == federation["plan"]["method"]["rounds"]
         assert ours["participations"] == 1.0
         assert ours["rounds"] * 1_000 < {line["method"]: line["rounds"] for line in others}["Phased-SGD"]
     assert main([*ARGUMENTS, "--devices", "1e6"]) == 0
@@ -99,8 +126,9 @@ def test_plan_devices_prints_every_method_at_every_size(capsys: pytest.CaptureFi
 
 def test_plan_devices_simulates(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--devices", "20000", "--response", "0.8", "--radius", "10", "--simulate"]
-    assert main([*ARGUMENTS, "--dimension", "10", *options]) == 0
+    assert main([*ARGUMENTS, "--dimension", "10", *options, "--survey", "none"]) == 0
     assert "ratio" in capsys.readouterr().out
     assert main([*ARGUMENTS, "--dimension", "10", *options, "--json"]) == 0
     (line,) = json.loads(capsys.readouterr().out)["simulations"]
     assert 0 < line["measured"] < 0.1
+    assert 2 <= line["rounds"] <= 16

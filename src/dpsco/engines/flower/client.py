@@ -77,7 +77,10 @@ def _differences(asked: Asked, gradients: Gradients) -> NDArray[np.float64]:
     """What the query wants of each row, before the clip: shape (rows, length)."""
     if asked.survey is not None:
         survey: Any = gradients.survey  # type: ignore[attr-defined]
-        return np.asarray(survey(asked.survey), dtype=np.float64).reshape(-1, asked.length)
+        found = np.asarray(survey(asked.survey), dtype=np.float64)
+        if found.ndim != 2 or found.shape[1] != asked.length:  # one row must not become two contributions
+            raise ValueError("A survey of another length than the query says.")
+        return found
     m, points = asked.matrix, asked.points
     if m is not None:
         points = (points.reshape(-1, len(m)) @ m).reshape(len(points), -1)
