@@ -47,7 +47,18 @@ from dpsco.problem.losses import Loss
 from dpsco.query import Array, Batch, Clipped, Moment, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 
-__all__ = ["SurveyOracle", "joint_bounds", "joint_parts", "joint_rows", "pack", "padded", "sum_length", "survey_size", "unit_rows", "unpack"]
+__all__ = [
+    "SurveyOracle",
+    "joint_bounds",
+    "joint_parts",
+    "joint_rows",
+    "pack",
+    "padded",
+    "sum_length",
+    "survey_size",
+    "unit_rows",
+    "unpack",
+]
 
 MOMENTS = ("full", "diagonal")
 
