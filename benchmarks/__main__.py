@@ -27,6 +27,7 @@ QUICK: dict[str, list[str]] = {
     "files": ["50000"],
     "adult": [],
     "survey": ["--keys", "1"],
+    "tables": ["--keys", "1", "--rows", "4000"],
     "rates": ["--quick"],
     "federation": ["--only", "simulation", "--devices", "2e4", "--keys", "1"],
     "cluster": ["--parts", "1", "--repeats", "1", "--only", "throughput"],

@@ -1,4 +1,4 @@
-"""The reference problem: simulated rows whose population minimiser is known."""
+"""Simulated data: the reference problem, whose minimiser is known, and a raw table of people with wild columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpsco.query import Array
 
-__all__ = ["ReferenceProblem", "reference_problem"]
+__all__ = ["RawTable", "ReferenceProblem", "people", "reference_problem"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +88,91 @@ def reference_problem(
     train = rows[:n]
     labels = _labels(train, optimum, rng)
     return ReferenceProblem(features=train, labels=labels, optimum=optimum, _fresh=rows[n:], _seed=seed)
+
+
+@dataclass(frozen=True, eq=False)
+class RawTable:
+    """A raw table, with what is publicly known of it.
+
+    Parameters
+    ----------
+    columns
+        Cells by column, as a file would hold them: numbers, texts, dates, missing cells.
+    labels
+        One text per row.
+    classes
+        The labels there are.
+    declared
+        Arguments of ``PublicColumns``: ranges, levels and scales that were known before any row.
+    """
+
+    columns: dict[str, NDArray[Any]]
+    labels: NDArray[Any]
+    classes: tuple[str, ...]
+    declared: dict[str, Any]
+
+
+def people(n: int = 30_000, *, seed: int = 0) -> RawTable:
+    """Return a simulated table of customers: five wild columns of numbers, a date, categories and missing cells.
+
+    ``income`` is log-normal, ``balance`` heavy-tailed on both sides of 0, ``clicks`` a power law with many zeros,
+    ``latency`` has broken sensors a million times too large, ``age`` is text with question marks.
+
+    >>> table = people(n=3)
+    >>> list(table.columns), table.labels.tolist()
+    (['age', 'income', 'balance', 'clicks', 'latency', 'member', 'since', 'city', 'plan'], ['yes', 'no', 'no'])
+    """
+    rng = np.random.default_rng(seed)
+    age, income = rng.integers(18, 95, n), rng.lognormal(10.3, 0.9, n).round(2)
+    balance = (3_000 * rng.standard_t(1.5, n)).round(2)
+    clicks = np.where(rng.random(n) < 0.4, 0, np.floor(rng.pareto(0.9, n)))
+    latency = rng.gamma(3.0, 20.0, n).round(1)
+    member = rng.random(n) < 0.35
+    days = rng.integers(0, 5_000, n)
+    city = rng.choice(["Lyon", "Paris", "Nice", "Lille", "Brest"], n, p=[0.3, 0.4, 0.15, 0.1, 0.05])
+    tariff = rng.choice(["free", "basic", "pro"], n, p=[0.6, 0.3, 0.1])
+    score = (
+        0.9 * np.log(income / 30_000)
+        + 0.35 * np.arcsinh(balance / 300)
+        + 0.5 * np.log1p(clicks)
+        - 0.02 * (latency - 60)
+        + 0.03 * (age - 50)
+        + 0.8 * member
+        - 0.0003 * (days - 2_500)
+        + 0.7 * (city == "Paris")
+        + 1.2 * (tariff == "pro")
+        - 1.3
+    )
+    labels = np.where(rng.random(n) < _sigmoid(1.5 * score), "yes", "no")
+    ages = age.astype(object)
+    ages[rng.random(n) < 0.05] = "?"
+    columns = {
+        "age": ages,
+        "income": np.where(rng.random(n) < 0.03, np.nan, income),
+        "balance": balance,
+        "clicks": clicks,
+        "latency": np.where(rng.random(n) < 0.01, 1e6 * latency, latency),
+        "member": np.where(member, "yes", "no"),
+        "since": (np.datetime64("2010-01-01") + days).astype(str),
+        "city": city,
+        "plan": tariff,
+    }
+    declared = {
+        "ranges": {
+            "age": (0, 120),
+            "income": (0, 1e6),
+            "balance": (-1e6, 1e6),
+            "clicks": (0, 1e4),
+            "latency": (0, 1_000),
+        },
+        "log": ["income", "balance", "clicks"],
+        "booleans": ["member"],
+        "dates": {"since": ("2000-01-01", "2030-01-01")},
+        "categories": {"city": ["Lyon", "Paris", "Nice", "Lille"], "plan": ["free", "basic", "pro"]},
+        "missing": ["age", "income"],
+        "other": ["city"],
+    }
+    return RawTable(columns, labels, ("no", "yes"), declared)
 
 
 def _labels(features: Array, optimum: Array, rng: np.random.Generator) -> NDArray[Any]:

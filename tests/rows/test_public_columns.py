@@ -60,6 +60,18 @@ def test_each_kind_of_column_is_mapped_by_public_constants() -> None:
     assert np.array_equal(codes[:, 0], codes[:, 2])
 
 
+def test_a_log_scale_is_monotone_and_has_both_sides_of_zero() -> None:
+    columns = dpsco.PublicColumns(ranges={"a": (-1e6, 1e6), "b": (10, 1e4)}, log=["a", "b"])
+    values = [-np.inf, -1e9, -1e6, -1e3, -1.0, 0.0, 1.0, 1e3, 1e6, 1e9, np.nan]
+    got = named(columns, {"a": values, "b": values})
+    np.testing.assert_allclose(got["a"][1:5], 1 - np.array(got["a"][9:5:-1]), atol=1e-6)
+    assert got["a"][5] == got["a"][0] == got["a"][10] == 0.5
+    assert got["a"][1:10] == sorted(got["a"][1:10])
+    np.testing.assert_allclose(got["a"][7], 0.5 + 0.5 * math.log(2) / math.log(1001), rtol=1e-6)
+    assert got["b"][1:10] == sorted(got["b"][1:10])
+    assert (got["b"][2], got["b"][9]) == (0.0, 1.0)
+
+
 def test_the_row_norm_bounds_every_row_and_is_reached() -> None:
     rng = np.random.default_rng(0)
     rows = {name: rng.choice(["?", "0", "1e9", "Oslo", "Lyon", "yes", "2020-01-01"], 500) for name in COLUMNS.names}

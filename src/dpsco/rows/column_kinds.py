@@ -104,8 +104,9 @@ class _Scaled(Column):
 class Number(_Scaled):
     """A column of numbers; with ``low`` and ``high`` clamped to them and mapped to [0, 1], ``centered`` to [-1, 1].
 
-    ``log`` maps the share s of the range to log(1 + 1000 s) / log(1001): three decades from the low end. A missing cell
-    is in the middle; without a range it is 0.
+    ``log`` is linear in log(1 + 1000 s), three decades from the low end, with s the share of the range; in a range on
+    both sides of 0 it is linear in sign(x) log(1 + 1000 |x| / largest end). A missing cell is in the middle; without a
+    range it is 0.
     """
 
     low: float | None = None
@@ -139,12 +140,21 @@ class Number(_Scaled):
             absent = ~np.isfinite(value)
             value[absent] = 0.0
             return [(0, value), *self._flag(absent)]
-        share = np.subtract(cells, self.low, dtype=np.float64)
-        share /= self.high - self.low
+        cells = np.clip(cells.astype(np.float64), self.low, self.high)
         if self.log:
-            share = np.log1p(DECADES * np.maximum(share, 0.0)) / math.log1p(DECADES)
-        share[~np.isfinite(cells)] = np.nan
+            low, high = (float(self._log(np.float64(end))) for end in (self.low, self.high))
+            share = (self._log(cells) - low) / (high - low)
+        else:
+            share = (cells - self.low) / (self.high - self.low)
+        share[~np.isfinite(np.asarray(column))] = np.nan
         return self._share(share)
+
+    def _log(self, cells: Any) -> Any:
+        """Map numbers of the range by the logarithm, up to scale."""
+        low, high = self.low or 0.0, self.high or 0.0
+        if low < 0 < high:
+            return np.sign(cells) * np.log1p(DECADES * np.abs(cells) / max(-low, high))
+        return np.log1p(DECADES * (cells - low) / (high - low))
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ class PublicColumns:
     ranges : mapping of str to (low, high), optional
         Columns of numbers: clamped to the range and mapped to [0, 1]. A wide range costs little with a survey.
     log : sequence of str
-        Columns of ``ranges`` on a log scale: log(1 + 1000 s) / log(1001) for the share s of the range.
+        Columns of ``ranges`` on a log scale: linear in log(1 + 1000 s) for the share s of the range, on both sides of 0
+        if the range is.
     centered : bool or sequence of str
         Columns that are mapped to [-1, 1] instead; True for all.
     dates : mapping of str to (first, last), optional
