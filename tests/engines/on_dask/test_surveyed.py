@@ -46,7 +46,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "SHARD_BYTES", 100_000)
 
 
-def a_plan(columns: Columns, loss: Any = None, kind: str = "full", adjacency: str = "zero-out") -> dpsco.Plan:
+def a_plan(columns: PublicColumns, loss: Any = None, kind: str = "full", adjacency: str = "zero-out") -> dpsco.Plan:
     problem = dpsco.Problem(loss or dpsco.Logistic(), dpsco.L2Ball(50.0), columns.width, intercept=True)
     budget = dpsco.Budget(1.0, 1e-6, adjacency)
     return dpsco.Plan(problem, N, budget, dpsco.Surveyed(rounds=5, rows=3_000, kind=kind))
