@@ -115,15 +115,8 @@ def test_predicted_excess_is_measured_on_noisy_quadratics() -> None:
             x, before = (1 - tau) * y + tau * z, x
         measured.append(0.5 * np.sum(h * (y - far) ** 2))
     population = Populations(h[None], np.ones((1, p)), far[None] ** 2, label_noise**2)
-    found = excess(
-        population,
-        response_curves(T, "halved"),
-        np.array([beta]),
-        batch_size=B,
-        spread=spread,
-        noise_share=1.0,
-        clip_cost=0.0,
-    )
+    table, betas = response_curves(T, "halved"), np.array([beta])
+    (found,) = excess(population, table, betas, batch_size=B, clips=[(spread, 0.0)], noise_share=1.0)
     assert found.total[0, 0] == pytest.approx(np.mean(measured), rel=0.25)
 
 

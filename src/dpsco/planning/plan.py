@@ -111,6 +111,12 @@ class Plan:
             places=self.n if isinstance(self.method, Surveyed) else self.rounds,
         )
 
+    def predicting(self, prediction: Prediction) -> Plan:
+        """The same plan with its predicted excess; the schedule, which takes milliseconds, is kept."""
+        plan = object.__new__(Plan)
+        plan.__dict__.update(self.__dict__, prediction=prediction)
+        return plan
+
     @property
     def predicted_excess(self) -> float | None:
         """Expected excess risk, where the planner predicts one."""

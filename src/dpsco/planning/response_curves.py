@@ -50,10 +50,13 @@ class ResponseCurves(NamedTuple):
     shake: Array
 
 
-def interpolated(ratios: Array, *tables: Array) -> list[Array]:
-    """Each table at any curvature ratios, by linear interpolation in log q."""
-    places = np.log(np.maximum(ratios, _RATIOS[0]))
-    return [np.interp(places, _PLACES, table) for table in tables]
+def interpolated(ratios: Array, *tables: Array) -> Array:
+    """Each table at any curvature ratios, by linear interpolation in log q; tables first."""
+    places = np.clip(np.log(np.maximum(ratios, _RATIOS[0])), _PLACES[0], _PLACES[-1])
+    below = np.clip(np.searchsorted(_PLACES, places, side="right") - 1, 0, len(_PLACES) - 2)  # one search for all
+    values = np.array(tables)
+    slopes = np.diff(values, axis=1) / np.diff(_PLACES)
+    return np.asarray(slopes[:, below] * (places - _PLACES[below]) + values[:, below])
 
 
 @lru_cache(maxsize=256)

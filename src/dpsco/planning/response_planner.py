@@ -23,7 +23,8 @@ Cost: about 0.1 s the first time (the curves are kept), a few hundredths afterwa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -84,24 +85,39 @@ def excess(
     betas: Array,
     *,
     batch_size: int,
-    spread: float,
+    clips: Sequence[tuple[float, float]],
     noise_share: float,
-    clip_cost: float,
-) -> Excess:
-    """The formula of this module; ``spread`` is S C / (B mu), ``noise_share`` scales the noise curve."""
-    h, beta = population.curvature[None], betas[:, None, None]
-    weight = population.count * h
-    decay, sampling, noise, drift, motion, shake = interpolated(h / beta, *table)
-    rows = h / (batch_size * beta**2)
-    privacy = (spread / beta) ** 2
-    moved = np.sum(h * population.distance * drift + SHAKE * weight * privacy * shake, axis=2)
-    fed_back = np.minimum(np.sum(weight * rows * motion, axis=2), 0.98)
-    m = (moved + population.disagreement * fed_back) / (1 - fed_back)
-    return Excess(
-        0.5 * np.sum(h * population.distance * decay, axis=2) + clip_cost * population.gap,
-        0.5 * noise_share * np.sum(weight * privacy * noise, axis=2),
-        0.5 * np.sum(weight * rows * sampling, axis=2) * (population.disagreement + m),
-    )
+) -> list[Excess]:
+    """The formula of this module, for each clip.
+
+    Parameters
+    ----------
+    population, table, betas, batch_size
+        What the rounds run on; the sums over directions are the same for every clip.
+    clips
+        Pairs of the spread S C / (B mu) and the cost of clipping.
+    noise_share
+        Scales the noise curve.
+    """
+    h, beta = population.curvature, betas[:, None]
+    weight, signal = population.count * h, h * population.distance
+    of = np.stack([signal, weight * h, weight, signal, weight * h, weight])
+    sums = np.einsum("kbpg,kpg->kbp", interpolated(h / beta[..., None], *table), of)
+    decay, sampling, noise, drift, motion, shake = sums
+    rows = batch_size * beta**2
+    fed_back = np.minimum(motion / rows, 0.98)
+    found = []
+    for spread, cost in clips:
+        privacy = (spread / beta) ** 2
+        m = (drift + SHAKE * privacy * shake + population.disagreement * fed_back) / (1 - fed_back)
+        found.append(
+            Excess(
+                0.5 * decay + cost * population.gap,
+                0.5 * noise_share * privacy * noise,
+                0.5 * sampling / rows * (population.disagreement + m),
+            )
+        )
+    return found
 
 
 def response_plan(
@@ -121,17 +137,17 @@ def response_plan(
     choices = []
     for T, name in _horizons(problem, n, rounds, memory, mechanism):
         for z_step in Z_STEPS if T <= LISTED_UP_TO else ("halved",):
-            for share, cost in CLIPS if budget.private else CLIPS[:1]:
-                found = excess(
-                    population,
-                    response_curves(T, z_step),
-                    betas,
-                    batch_size=n // T,
-                    spread=_spread(budget, share * reach, n // T),
-                    noise_share=_noise_share(name, T),
-                    clip_cost=cost,
-                )
-                choices.append((T, z_step, name, share * reach, np.log(found.total)))
+            clips = CLIPS if budget.private else CLIPS[:1]
+            found = excess(
+                population,
+                response_curves(T, z_step),
+                betas,
+                batch_size=n // T,
+                clips=[(_spread(budget, share * reach, n // T), cost) for share, cost in clips],
+                noise_share=_noise_share(name, T),
+            )
+            for (share, _), each in zip(clips, found, strict=True):
+                choices.append((T, z_step, name, share * reach, np.log(each.total)))
     logs = np.array([choice[-1] for choice in choices])  # (choices, betas, populations)
     horizons = np.array([choice[0] for choice in choices])
     regret = np.mean(logs - np.min(logs, axis=(0, 1)), axis=2) + ROUND_COST * np.log2(horizons)[:, None]
@@ -153,7 +169,7 @@ def response_plan(
         adaptive=adaptive,
     )
     plan = Plan(problem, n, budget, method, rule="response")
-    return replace(plan, prediction=predict(plan))
+    return plan.predicting(predict(plan))
 
 
 def predict(plan: Plan) -> Prediction:
@@ -168,14 +184,14 @@ def predict(plan: Plan) -> Prediction:
     table = response_curves(method.rounds, method.z_step)
     table = table._replace(noise=mechanism_noise(schedule.mechanism, method.z_step))
     betas = np.array([beta]) if not method.adaptive else beta * 2.0 ** -np.arange(0, 6.5, 0.5)
-    found = excess(
+    cost = float(np.interp(min(plan.clip / reach, 1.0), sizes, costs))
+    (found,) = excess(
         population,
         table,
         betas,
         batch_size=plan.batch_size,
-        spread=_spread(plan.budget, plan.clip, plan.batch_size),
+        clips=[(_spread(plan.budget, plan.clip, plan.batch_size), cost)],
         noise_share=1.0,
-        clip_cost=float(np.interp(min(plan.clip / reach, 1.0), sizes, costs)),
     )
     # An adaptive beta finds the curvature of its population, and not more than that.
     steep = betas[:, None] < np.max(population.curvature, axis=1)

@@ -192,17 +192,13 @@ def rounds_choice(
                 batch = max(rows // T, 1)
                 for z_step in ("listed", "halved"):
                     table = _with_workload(T, z_step)
-                    for share, cost in CLIPS if math.isfinite(mu) else CLIPS[:1]:
-                        spread = clips_apart * share * slope * math.sqrt(energy * each) / (batch * mu)
-                        found = excess(
-                            populations,
-                            table,
-                            BETAS * c * top,
-                            batch_size=batch,
-                            spread=spread,
-                            noise_share=1.0,
-                            clip_cost=0.0,
-                        )
+                    clips = CLIPS if math.isfinite(mu) else CLIPS[:1]
+                    reach = clips_apart * slope * math.sqrt(energy * each) / (batch * mu)
+                    spreads = [(share * reach, 0.0) for share, _ in clips]
+                    tried = excess(
+                        populations, table, BETAS * c * top, batch_size=batch, clips=spreads, noise_share=1.0
+                    )
+                    for (share, cost), found in zip(clips, tried, strict=True):
                         key = (ridge, T, z_step, share)
                         merit = np.mean(np.log(found.total + cost * gap), axis=1) + ROUND_COST * math.log2(T + 1)
                         merits[key] = merits.get(key, 0.0) + merit / len(hypotheses)

@@ -94,6 +94,7 @@ def prior_for(prior: Any, horizon: int, z_step: str) -> Prior:
     return Prior(ratios, shares / np.sum(shares))
 
 
+@lru_cache(maxsize=64)
 def robust_prior(horizon: int, z_step: str) -> Prior:
     """Mix the least favourable prior with a log-uniform one, each curvature relative to square-root Toeplitz noise."""
     table = _shipped()[z_step]

@@ -28,7 +28,7 @@ Cost
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -87,16 +87,16 @@ class Workload(Mechanism):
 
     def strategy(self) -> Array:
         """Lower-triangular factor of X."""
-        return self._fitted.copy()
+        return _fitted(*self._settings).copy()
 
     def decoder(self) -> Array:
         """B = A C^{-1}."""
-        return decoder_of(self._fitted)
+        return _decoder(*self._settings).copy()
 
-    @property
-    def _fitted(self) -> Array:
+    @cached_property
+    def _settings(self) -> tuple[int, str, tuple[float, ...], tuple[float, ...], float]:
         ratios, shares = (tuple(part.tolist()) for part in self.prior)
-        return _fitted(self.horizon, self.z_step, ratios, shares, self.ridge)
+        return self.horizon, self.z_step, ratios, shares, self.ridge
 
 
 def gram(workload: Array, shares: Array, ridge: float) -> Array:
@@ -121,3 +121,8 @@ def _fitted(horizon: int, z_step: str, ratios: tuple[float, ...], shares: tuple[
             break
         ridge *= 2.0
     return root.strategy() / root.sensitivity
+
+
+@lru_cache(maxsize=64)
+def _decoder(horizon: int, z_step: str, ratios: tuple[float, ...], shares: tuple[float, ...], ridge: float) -> Array:
+    return decoder_of(_fitted(horizon, z_step, ratios, shares, ridge))
