@@ -43,6 +43,7 @@ def result(method, rows, plan=PLAN, **options):
         ("accelerated-gd", Counts(N * T, T, T)),
         ("dp-sgd-poisson", Counts(N, T, T)),
         ("phased-sgd", Counts(N - 1, N - 1, 1)),
+        ("objective-perturbation", Counts(10 * N, 10, 10)),
     ],
 )
 def test_gradients_steps_and_participation_come_out_as_in_the_table(rows, name, expected) -> None:
@@ -104,6 +105,7 @@ EXPECTED = {
     "online-to-batch": (True, "clipping", "all iterates"),
     "phased-erm": (False, "convexity", "phase outputs"),
     "localized-accelerated": (False, "clipping", "all iterates"),
+    "objective-perturbation": (False, "convexity", "last iterate"),
 }
 
 

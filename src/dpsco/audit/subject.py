@@ -51,7 +51,8 @@ def plan_subject(plan: Plan, oracle: Any = None) -> Subject:
     """``plan`` with the library's oracle or the caller's: one with ``answer``, or a gradient function of one row."""
     if not plan.budget.private:
         raise InvalidArgument("Expected a plan with a finite epsilon: without noise there is no promise to audit.")
-    if plan.schedule.portions is not None or not isinstance(plan.schedule.calibration, Calibration):
+    fresh = plan.schedule.portions is None and isinstance(plan.schedule.calibration, Calibration)
+    if not fresh or plan.schedule.inner_sigma:
         raise InvalidArgument(
             f"Expected a plan whose rounds see fresh batches under one clip; method={plan.method.name!r} has others, "
             "and the audit does not know their worst pair."

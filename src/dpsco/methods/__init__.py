@@ -1,8 +1,8 @@
 """Training methods by class and by name, all on the ask / answer / release / tell waist.
 
-Every method of the paper's Table 1 is here. ReSQue (Carmon et al. 2023), which is not in the table, is not implemented:
-it is made for losses that are not smooth, its estimator holds only in a small ball around a moving centre, and no
-implementation of its outer loop is public.
+Every method of the paper's Table 1 is here, and what people use on rows at rest. ReSQue (Carmon et al. 2023), which is
+not in the table, is not implemented: it is made for losses that are not smooth, its estimator holds only in a small
+ball around a moving centre, and no implementation of its outer loop is public.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dpsco.methods.dp_sgd import DPSGD
 from dpsco.methods.dp_sgd_poisson import PoissonDPSGD
 from dpsco.methods.localized_accelerated import LocalizedAccelerated
 from dpsco.methods.method import Method
+from dpsco.methods.objective_perturbation import ObjectivePerturbation
 from dpsco.methods.online_to_batch import OnlineToBatch
 from dpsco.methods.phased_erm import PhasedERM
 from dpsco.methods.phased_sgd import PhasedSGD
@@ -38,6 +39,7 @@ __all__ = [
     "AcceleratedSRGD",
     "LocalizedAccelerated",
     "Method",
+    "ObjectivePerturbation",
     "OnlineToBatch",
     "PhasedERM",
     "PhasedSGD",
@@ -64,6 +66,7 @@ METHODS: dict[str, type[Method]] = {
         OnlineToBatch,
         PhasedERM,
         LocalizedAccelerated,
+        ObjectivePerturbation,
     )
 }
 

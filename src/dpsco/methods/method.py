@@ -27,6 +27,7 @@ from dpsco.query import Array, Batch, Clipped, Query, Released
 
 __all__ = [
     "Method",
+    "Passes",
     "Phase",
     "RoundMethod",
     "RowAccess",
@@ -50,12 +51,22 @@ class Phase(Protocol):
     def uncounted(self) -> None: ...
 
 
+class Passes(Protocol):
+    """Rows of one objective, for a solver: SENSITIVE."""
+
+    rows: int
+
+    def derivatives(self, x: Array, second: bool) -> tuple[Array, Array | None]: ...
+
+
 class RowAccess(Protocol):
-    """What may look at rows: the oracle, and phases of rows for inner loops. ``Run`` makes it and counts there."""
+    """What may look at rows: the oracle, and rows for inner loops. ``Run`` makes it and counts there."""
 
     def answer(self, query: Query, batch: Batch) -> Clipped: ...
     def phase(self, batch: Batch, rows: int, clip: float) -> Phase: ...
+    def passes(self, batch: Batch, rows: int, clip: float, constant: float, counted: int) -> Passes: ...
     def indices(self, step: int, part: int, rows: int, size: int) -> Any: ...
+    def normals(self, step: int, size: int) -> Array: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +130,15 @@ class Method(abc.ABC):
     def gradients_per_row(self, schedule: Schedule) -> int:
         """Gradients that one row is asked for, at most; about, if rows are sampled."""
         return 1
+
+    def guarantee_in_words(self, schedule: Schedule) -> str:
+        """What makes the run private, for ``plan.explain()``."""
+        noise = schedule.most_noise
+        return (
+            f"Each row's contribution is clipped to {self.clip:.6g}; the {schedule.mechanism.name!r} mechanism adds "
+            f"Gaussian noise of standard deviation {noise.sigma:.4g} per coordinate to each draw, at most "
+            f"{schedule.prefix_error:.4g} on any running sum, before the division by the public batch size."
+        )
 
     def steps_in_words(self, schedule: Schedule) -> str:
         """The step sizes, for ``plan.explain()``."""

@@ -43,6 +43,8 @@ class Schedule:
     accounting: Composition = EXACT_GAUSSIAN
     participations: int = 1
     """Rounds that one row can be in, where they compose as Gaussian mechanisms."""
+    inner_sigma: float = 0.0
+    """Standard deviation of the noise inside an objective; 0 for methods that add noise to sums or outputs alone."""
     survey_length: int = 0
     """Numbers that a survey releases; 0 for rounds that release one per parameter."""
 
@@ -99,7 +101,7 @@ class Schedule:
         noise = self.calibration
         parts = (noise,) if isinstance(noise, Calibration) else noise.rounds
         per_round = (number for part in parts for number in (part.sigma, part.grid, part.window))
-        numbers = (*self.mechanism.errors, *per_round)
+        numbers = (*self.mechanism.errors, *per_round, *((self.inner_sigma,) if self.inner_sigma else ()))
         return hashlib.sha256(",".join(f"{number:.6e}" for number in numbers).encode()).hexdigest()
 
 

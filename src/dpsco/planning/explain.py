@@ -79,16 +79,14 @@ def _rows(schedule: Schedule) -> str:
 
 
 def _guarantee(schedule: Schedule, method: Method) -> str:
-    budget, noise = schedule.budget, schedule.most_noise
+    budget = schedule.budget
     if not budget.private:
         return "No noise is added (epsilon = inf): the result is not private."
     covered = "one row" if budget.records == 1 else f"any {budget.records} rows"
     exactly = f"mu = {budget.mu:.6g} exactly" if schedule.accounting.gaussian else f"by {schedule.accounting.text}"
     return (
         f"Guarantee: ({budget.epsilon:.6g}, {budget.delta:.3g})-DP for {covered}, {budget.adjacency} adjacency; "
-        f"{exactly}. Each row's contribution is clipped to {method.clip:.6g}; the {schedule.mechanism.name!r} "
-        f"mechanism adds Gaussian noise of standard deviation {noise.sigma:.4g} per coordinate to each draw, at most "
-        f"{schedule.prefix_error:.4g} on any running sum, before the division by the public batch size."
+        f"{exactly}. {method.guarantee_in_words(schedule)}"
     )
 
 

@@ -60,6 +60,10 @@ class Loss:
         """Compute d phi / d score per row, in the shape of ``scores``."""
         raise NotImplementedError
 
+    def curvature(self, scores: Array, labels: Labels) -> Array:
+        """Compute d^2 phi / d score^2 per row: shape (rows,), or (rows, classes, classes)."""
+        raise NotImplementedError
+
     def valid(self, labels: Labels) -> NDArray[np.bool_]:
         """Return a mask of the labels that the loss accepts."""
         return np.isfinite(labels)
@@ -106,6 +110,10 @@ class Logistic(_Binary):
         """Compute sigmoid(m) - y."""
         return _sigmoid(scores) - labels
 
+    def curvature(self, scores: Array, labels: Labels) -> Array:
+        """Compute sigmoid(m) (1 - sigmoid(m))."""
+        return np.asarray(0.25 * (1.0 - np.tanh(0.5 * scores) ** 2))
+
 
 @dataclass(frozen=True)
 class Squared(Loss):
@@ -144,6 +152,10 @@ class Squared(Loss):
     def slope(self, scores: Array, labels: Labels) -> Array:
         """Compute m - y."""
         return scores - labels
+
+    def curvature(self, scores: Array, labels: Labels) -> Array:
+        """Return 1."""
+        return np.ones_like(scores)
 
     labels_are = "numbers within [-label_bound, label_bound]"
 
@@ -187,6 +199,10 @@ class Huber(Loss):
         """Compute m - y, clipped to [-width, width]."""
         return np.asarray(np.clip(scores - labels, -self.width, self.width))
 
+    def curvature(self, scores: Array, labels: Labels) -> Array:
+        """Return 1 if |m - y| < width, else 0."""
+        return np.asarray(np.abs(scores - labels) < self.width, dtype=np.float64)
+
 
 @dataclass(frozen=True)
 class SmoothedHinge(_Binary):
@@ -224,6 +240,11 @@ class SmoothedHinge(_Binary):
         """Compute -s min(u / width, 1)."""
         sign = _signed(labels)
         return np.asarray(-sign * np.clip((1.0 - sign * scores) / self.width, 0.0, 1.0))
+
+    def curvature(self, scores: Array, labels: Labels) -> Array:
+        """Return 1 / width if 0 < 1 - s m < width, else 0."""
+        short = 1.0 - _signed(labels) * scores
+        return np.asarray((short > 0.0) & (short < self.width)) / self.width
 
 
 @dataclass(frozen=True)
@@ -266,10 +287,14 @@ class Softmax(Loss):
 
     def slope(self, scores: Array, labels: Labels) -> Array:
         """Compute softmax(m) - e_y."""
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
+        weights = _softmax(scores)
         weights[np.arange(len(weights)), labels.astype(np.int64)] -= 1.0
-        return np.asarray(weights)
+        return weights
+
+    def curvature(self, scores: Array, labels: Labels) -> Array:
+        """Compute diag(q) - q q' with q = softmax(m)."""
+        weights = _softmax(scores)
+        return np.asarray(weights[:, :, None] * (np.eye(self.classes) - weights[:, None, :]))
 
     labels_are = "whole numbers from 0 to classes - 1"
 
@@ -317,7 +342,7 @@ class CustomLoss(Loss):
         """Raise DataError: the library does not know the loss."""
         raise DataError("The library cannot evaluate a CustomLoss: evaluate the model with your own function.")
 
-    slope = value
+    slope = curvature = value
 
 
 LOSSES: dict[str, type[Loss]] = {
@@ -327,6 +352,12 @@ LOSSES: dict[str, type[Loss]] = {
 
 def _sigmoid(scores: Array) -> Array:
     return 0.5 * (1.0 + np.tanh(0.5 * scores))
+
+
+def _softmax(scores: Array) -> Array:
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return np.asarray(weights)
 
 
 def _signed(labels: Labels) -> Array:

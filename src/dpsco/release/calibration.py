@@ -19,7 +19,7 @@ part of delta pays that mu does not use: ``Budget.mu`` is that of (epsilon, delt
 
 Other methods have rounds that differ: ``calibrate_uneven`` gives each round its own clip under correlated noise.
 ``calibrate_round`` and ``calibrate_output`` calibrate the noise of a single round to a multiple of that sum or to a
-declared sensitivity. ``Uneven`` holds one ``Calibration`` per round.
+declared sensitivity, ``calibrate_residual`` to the error of a solver. ``Uneven`` holds one ``Calibration`` per round.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ __all__ = [
     "Uneven",
     "calibrate",
     "calibrate_output",
+    "calibrate_residual",
     "calibrate_round",
     "calibrate_survey",
     "calibrate_uneven",
@@ -204,6 +205,28 @@ def calibrate_output(
     pays, window = _smooth_alone(budget, sigma, grid, dimension, rounds)
     check_support(budget, rounds * dimension)
     return _calibration(sensitivity, sigma, grid, difference, slack, False, window, pays)
+
+
+def calibrate_residual(
+    budget: Budget, *, clip: float, error: float, mu: float, dimension: int, largest: float
+) -> Calibration:
+    """Calibrate noise that hides how far one output, of norm up to ``largest``, is from an exact one.
+
+    The exact one is private by itself (accounting/objective.py), and the computed one within ``error`` of it. ``clip``
+    is the bound on a row's gradient, for the report.
+
+    Guarantee: given the exact output, the release is ``mu``-GDP for any rows.
+    """
+    if not budget.private:
+        return _without_noise(budget, clip)
+    grid = _grid_for(2 * error, dimension)
+    difference = _SAFE * (math.sqrt(dimension) * grid + 2 * error)
+    sigma = _SAFE * difference / mu
+    _check_range(largest + 4 * NOISE_SUPPORT * sigma, sigma, grid)
+    found = smoothing(mu=mu, delta=budget.delta, sigma=sigma, grid=grid, dimension=dimension, rounds=1)
+    check_support(budget, 2 * dimension)  # of this noise, and of that in the objective
+    pays = 1.0 + 2.0 * GDP_COST * found.loss / mu
+    return _calibration(clip, sigma, grid, difference, difference, False, found.window, pays)
 
 
 def calibrate_survey(budget: Budget, *, clip: float, apart: float, dimension: int, rows: int) -> Calibration:

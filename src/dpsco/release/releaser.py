@@ -31,7 +31,7 @@ from dpsco.release.calibration import Calibration, Uneven
 from dpsco.release.ledger import Ledger
 from dpsco.release.long_vectors import digests
 from dpsco.release.mechanisms.protocol import Mechanism, NoiseBuffers
-from dpsco.release.noise import Normals, bernoulli, derive, positions
+from dpsco.release.noise import Normals, bernoulli, derive, normals, positions
 
 __all__ = ["Releaser"]
 
@@ -161,6 +161,14 @@ class Releaser:
     def indices(self, step: int, part: int, rows: int, size: int) -> NDArray[np.int64]:
         """Return ``size`` uniform positions below ``rows`` for a randomised solver; privacy does not depend on them."""
         return positions(self._ledger.key, step, part, rows, size)
+
+    def inner_normals(self, step: int, size: int) -> Array:
+        """Return standard normals for the noise inside an objective. SECRET: the release of ``step`` depends on them.
+
+        Guarantee: independent of all other noise of the run. Another objective with the same normals is never
+        released: the fingerprint of its minimiser would differ.
+        """
+        return normals(derive(self._ledger.key, "objective"), step, size)
 
     def close(self) -> None:
         """Drop the noise state and erase the key, after the last round."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,7 +12,7 @@ from dpsco.query import CHUNK_ROWS, Batch, Chunk, Portion
 from dpsco.rows.containers import is_rows, width_message
 from dpsco.rows.gate import Declared, container, container_width
 from dpsco.rows.layout import Layout
-from dpsco.rows.one_pass import COPY_BYTES, Sample, Stream, chunk_rows
+from dpsco.rows.one_pass import COPY_BYTES, Again, Sample, Stream, chunk_rows
 from dpsco.rows.rechunk import WaitingRows
 
 __all__ = ["ChunkStream"]
@@ -25,6 +26,7 @@ class ChunkStream(Stream):
     ) -> None:
         super().__init__()
         said: Declared | None = getattr(items, "declared", None)  # an iterable may state what its rows are
+        self._items = items if getattr(items, "again", False) else None  # files: what can be read again
         self._source = iter(items)
         self.fast = bool(getattr(items, "fast", False))
         self._kind, self._width = kind, width if said is None else said.width
@@ -65,8 +67,18 @@ class ChunkStream(Stream):
             at = portion.last
 
     def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
+        whole = isinstance(portions, Sequence) and len(portions) == 1
         for step, portion in enumerate(portions):
-            yield Batch(step, self._chunks(portion.rows))
+            if whole and self._items is not None:
+                yield Batch(step, Again(partial(self._from_start, portion.rows)))
+            else:
+                yield Batch(step, self._chunks(portion.rows))
+
+    def _from_start(self, size: int) -> Iterator[Chunk]:
+        """Yield the first ``size`` rows, in every call."""
+        if self.rows_read and self._items is not None:
+            self._source, self._waiting, self.rows_read = iter(self._items), WaitingRows(), 0
+        yield from self._chunks(size)
 
     def _chunks(self, size: int) -> Iterator[Chunk]:
         left = size

@@ -149,6 +149,8 @@ class FileRows:
         pass over them learns what comes last.
     """
 
+    again = True
+    """A second pass reads the same rows."""
     fast = True
     """Decoded at millions of rows a second: see ``Stream.fast``."""
 

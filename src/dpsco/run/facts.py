@@ -164,9 +164,9 @@ def render(
         rows_unread=None if rows_available is None else max(0, rows_available - planned),
         gradients_per_example=method.gradients_per_row(schedule),
         clip=noise.clip,
-        noise_std=noise.sigma,
+        noise_std=schedule.inner_sigma or noise.sigma,
         sensitivity=schedule.sensitivity,
-        difference=noise.difference,
+        difference=noise.difference + (budget.clips_apart * noise.clip if schedule.inner_sigma else 0.0),
         slack=noise.slack,
         grid=noise.grid,
         assumptions=(

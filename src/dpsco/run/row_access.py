@@ -21,12 +21,14 @@ from dpsco.clipping.bound import LARGEST_NORM, SMALLEST_NORM, clip_scale, row_no
 from dpsco.errors import InvalidArgument
 from dpsco.problem import Problem
 from dpsco.query import Array, Batch, Chunk, Clipped, Portion, Query
-from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.run.result import Counts
+from dpsco.run.row_passes import RowPasses, within
 
 __all__ = ["CountedRows"]
 
-_WITHIN = 1.0 - 1e-12
+
+def _no_normals(step: int, size: int) -> Array:
+    raise InvalidArgument("This run has no noise inside an objective.")
 
 
 class CountedRows:
@@ -38,9 +40,10 @@ class CountedRows:
         problem: Problem,
         indices: Callable[[int, int, int, int], NDArray[np.int64]],
         bounded: bool,
+        normals: Callable[[int, int], Array] = _no_normals,
     ) -> None:
         self._oracle, self._problem, self._bounded = oracle, problem, bounded
-        self.indices = indices
+        self.indices, self.normals = indices, normals
         self._gradients = self._steps = 0
         self._participation = 0
         self._states: dict[tuple[int, int], int] = {}
@@ -61,7 +64,7 @@ class CountedRows:
         if self._oracle is None:
             raise InvalidArgument("This run has no oracle: give it sums that were computed elsewhere.")
         if self._bounded:
-            batch = Batch(batch.step, _within(batch.chunks, self._problem.feature_norm))
+            batch = Batch(batch.step, within(batch.chunks, self._problem.feature_norm))
         clipped = self._oracle.answer(query, batch)
         self.count(query)
         return clipped
@@ -80,6 +83,12 @@ class CountedRows:
     def phase(self, batch: Batch, rows: int, clip: float) -> _Phase:
         """The ``rows`` rows of a phase, at hand for an inner loop; gradients are clipped at ``clip``."""
         return _Phase(self._problem, batch, rows, clip, self._count)
+
+    def passes(self, batch: Batch, rows: int, clip: float, constant: float, counted: int) -> RowPasses:
+        """Rows for the solver of an objective; ``counted`` passes over ``rows`` rows count, both public."""
+        for state in range(counted):
+            self._count(rows, state + 1)
+        return RowPasses(self._problem, batch, clip, constant)
 
     def _count(self, gradients: int, states: int) -> None:
         """One adaptive step; some row has now been used at ``states`` states."""
@@ -100,7 +109,7 @@ class _Phase:
         self._problem, self._clip, self._count = problem, clip, count
         self.rows = rows
         self._linear = LinearOracle(problem.loss, problem.intercept)
-        self._a, self._y = self._usable(_within(batch.chunks, problem.feature_norm))
+        self._a, self._y = self._usable(within(batch.chunks, problem.feature_norm))
         self._lengths = row_norms(self._a)
         self._passes = 0
         self._visits = np.zeros(rows, dtype=np.int64)
@@ -153,17 +162,3 @@ class _Phase:
     def _clipped(self, c: Array, lengths: Array) -> Array:
         scale, _ = clip_scale(row_norms(c) * lengths, self._clip, self._a.shape[1] + c.shape[1])
         return c * scale[:, None]
-
-
-def _within(chunks: Any, feature_norm: float) -> Iterator[Chunk]:
-    """Dense chunks in float64 with rows longer than ``feature_norm`` shortened to it; a row depends on itself alone."""
-    for features, labels in chunks:
-        if is_sparse(features):
-            features = CsrRows.of(features).dense()
-        a = np.array(features, dtype=np.float64)
-        lengths = row_norms(a)
-        with np.errstate(all="ignore"):
-            long = lengths > feature_norm * _WITHIN
-            if np.any(long):
-                a[long] *= (feature_norm * _WITHIN / lengths[long])[:, None]
-        yield a, labels

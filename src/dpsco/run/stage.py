@@ -48,7 +48,10 @@ class Stage:
             self.schedule.calibration, self.schedule.mechanism, self.schedule.sum_length, ledger, replay=replay
         )
         self.restored = self.releaser.complete
-        self.rows = CountedRows(oracle, plan.problem, self.releaser.indices, self.method.needs == "convexity")
+        secrets = self.releaser
+        self.rows = CountedRows(
+            oracle, plan.problem, secrets.indices, self.method.needs == "convexity", secrets.inner_normals
+        )
         self.state = self.method.start(self.schedule, start)
 
     @property
