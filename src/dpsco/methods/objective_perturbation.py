@@ -31,7 +31,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
 
 from dpsco.accounting.budget import Budget
 from dpsco.accounting.composition import Composition
@@ -64,6 +63,8 @@ _INTERCEPT = 0.5
 _ROUNDOFF = 2.0**-53
 _ROOM = 16.0
 """Tolerance over the rounding error at n rows within 2 R."""
+_FINEST = 2.0**-40
+"""tau in units of R sqrt(p), at least: float64 holds a release on the grid that goes with it."""
 _RIDGES = np.geomspace(2.0**-5, 2.0**20, 101)
 _FAR = 12.0
 
@@ -182,7 +183,8 @@ class ObjectivePerturbation(ConvexMethod):
         sigma, alpha = self._noise(form, ridge, budget)
         wall = form.wall(n, sigma, p)
         width = problem.dimension + problem.intercept
-        tolerance = _ROOM * form.rounding(n, 2 * form.radius, wall, sigma, width, p)
+        rounding = _ROOM * form.rounding(n, 2 * form.radius, wall, sigma, width, p)
+        tolerance = max(rounding, _FINEST * ridge * form.radius * math.sqrt(p))
         noise = calibrate_residual(
             budget,
             clip=form.lipschitz,
@@ -317,10 +319,15 @@ def _rough_noise(form: Objective, ridges: Array, budget: Budget) -> Array:
         delta = np.zeros_like(e)
         for count, length in vertices(form.shape, form.classes, budget.adjacency == "replace"):
             m = math.hypot(length, RESIDUAL) * np.exp(-middle)
-            delta += count * (ndtr(m / 2 - e / m) - np.exp(np.minimum(e + log_ndtr(-m / 2 - e / m), 0.0)))
+            delta += count * (_tail(e / m - m / 2) - np.exp(np.minimum(e, 700.0)) * _tail(e / m + m / 2))
         enough = delta <= budget.delta
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return np.where(usable, np.exp(high), math.inf)
+
+
+def _tail(x: Array) -> Array:
+    """P(Z > x) for a standard normal Z."""
+    return np.array([0.5 * math.erfc(value) for value in (x / math.sqrt(2.0)).tolist()])
 
 
 def _scaled(x: Array, problem: Problem, form: Objective, *, inwards: bool) -> Array:
