@@ -267,7 +267,7 @@ class ObjectivePerturbation(ConvexMethod):
         alpha = alpha_of(form.shape, ridge, form.spread, form.classes, paper=paper)
         noise = noise_for(
             budget.epsilon,
-            budget.delta,
+            budget.gaussian_delta,
             alpha=alpha,
             shape="two signs" if paper else form.shape,
             classes=form.classes,

@@ -223,8 +223,9 @@ def calibrate_residual(
     difference = _SAFE * (math.sqrt(dimension) * grid + 2 * error)
     sigma = _SAFE * difference / mu
     _check_range(largest + 4 * NOISE_SUPPORT * sigma, sigma, grid)
-    found = smoothing(mu=mu, delta=budget.delta, sigma=sigma, grid=grid, dimension=dimension, rounds=1)
-    check_support(budget, 2 * dimension)  # of this noise, and of that in the objective
+    loss = budget.log_float_loss
+    found = smoothing(mu=mu, log_loss=loss, sigma=sigma, grid=grid, dimension=dimension, rounds=1)
+    check_support(budget, 2 * dimension, shifted=False)  # of this noise, and of that in the objective
     pays = 1.0 + 2.0 * GDP_COST * found.loss / mu
     return _calibration(clip, sigma, grid, difference, difference, False, found.window, pays)
 
@@ -325,17 +326,19 @@ def _check_range(largest: float, sigma: float, grid: float) -> None:
         )
 
 
-def check_support(budget: Budget, draws: int) -> None:
+def check_support(budget: Budget, draws: int, *, shifted: bool = True) -> None:
     """Raise InvalidArgument if noise of bounded support cannot give ``budget.delta``.
 
     Of ``draws`` normals, one is beyond the support with probability b. That changes either neighbour's law by b, so
     delta by at most (1 + e^epsilon) b. Or count directly what a shift of mu, spread over the draws, moves beyond the
-    support. The smaller of the two must be at most half of what ``budget.log_float_loss`` allows.
+    support, where neighbours differ by a shift. The smaller of the two must be at most half of what
+    ``budget.log_float_loss`` allows.
     """
     beyond = draws * math.erfc(NOISE_SUPPORT / math.sqrt(2.0))
     moved = math.sqrt(draws) * math.erfc((NOISE_SUPPORT - budget.mu) / math.sqrt(2.0))
     both = math.log1p(math.exp(-budget.epsilon)) + budget.epsilon  # log(1 + e^epsilon)
-    if min(math.log(beyond) + both, math.log(2.0 * beyond + moved)) > budget.log_float_loss + both - math.log(2.0):
+    counted = math.log(2.0 * beyond + moved) if shifted else math.inf
+    if min(math.log(beyond) + both, counted) > budget.log_float_loss + both - math.log(2.0):
         raise InvalidArgument(
             f"Float64 noise ends at {NOISE_SUPPORT:g} standard deviations, which is too few for "
             f"delta={budget.delta:.3g} at epsilon={budget.epsilon:.6g} (mu={budget.mu:.3g}). Use a smaller epsilon, a "
