@@ -63,8 +63,8 @@ class PermutedRows(Stream):
     def _gathered(self, picked: NDArray[np.int64], first: int, last: int) -> NDArray[Any]:
         """Make some rows of a chunk, in one order of memory: norms are summed along it."""
         places = picked[first:last]
-        if isinstance(self._features, np.ndarray):
-            rows = self._features.take(places, axis=0)  # twice as fast as an index
+        if isinstance(self._features, np.ndarray) and self._features.flags.c_contiguous:
+            rows = self._features.take(places, axis=0)  # twice as fast as an index, but copies any other layout whole
         else:
             rows = self._features[places]
         return np.asarray(unit_rows(np.ascontiguousarray(rows), self._norm, in_place=True))
