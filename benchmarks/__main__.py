@@ -24,6 +24,7 @@ QUICK: dict[str, list[str]] = {
     "mechanisms": ["1000"],
     "planner": ["--quick", "--only", "low eps"],
     "speed": ["0.01", "float32", "softmax"],
+    "default_fit": ["20000"],
     "files": ["50000"],
     "adult": [],
     "survey": ["--keys", "1"],

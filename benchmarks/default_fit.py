@@ -1,0 +1,102 @@
+"""Time of what users call, ``PrivateLogisticRegression(...).fit(X, y)`` with default arguments, over peers and floors.
+
+    python -m benchmarks default_fit               1e6 rows of 64 and of 256 float32, and a small table
+    python -m benchmarks default_fit 100000        fewer rows
+
+Medians of interleaved runs on two threads, compiled code loaded. Beside each fit: one epoch of scikit-learn's
+SGDClassifier, a read of the same bytes by two threads, the plain plan (``survey="none"``), and the survey's sum over a
+bare matrix product of the same rows in float64. Beside some ratios stands their mark: the most they should be.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import SGDClassifier
+from threadpoolctl import threadpool_limits
+
+import dpsco
+from benchmarks.speed import dense_rows, in_halves, interleaved, machine, verdict
+from benchmarks.speed_floors import read_only
+from dpsco.clipping import SurveyOracle
+from dpsco.methods.surveyed import Surveyed
+from dpsco.query import Batch
+
+SGD_MARK, READ_MARK, SURVEY_MARK, SMALL_MARK, MEMORY_MARK = 0.6, 8.0, 1.3, 12.0, 1.15
+
+
+def estimator(**options: Any) -> Any:
+    """Make the estimator of every case."""
+    return dpsco.PrivateLogisticRegression(epsilon=1.0, delta=1e-7, classes=[0, 1], **options)
+
+
+def large(n: int, width: int) -> None:
+    """Print the ratios of one table of ``n`` rows."""
+    features, targets = dense_rows(n, width, np.float32)
+    labels, flat = targets.astype(np.int64), features.reshape(-1)
+    before = peak()
+    fitted = estimator().fit(features, labels)
+    memory = 1.0 + (peak() - before) / features.nbytes
+    seconds = interleaved(
+        {
+            "read": lambda: in_halves(lambda start, stop: read_only(flat, start, stop), flat.size),
+            "fit": lambda: estimator().fit(features, labels),
+            "plain": lambda: estimator(survey="none").fit(features, labels),
+        },
+        5,
+    ) | interleaved({"sgd": lambda: SGDClassifier(loss="log_loss", max_iter=1, tol=None).fit(features, labels)}, 1)
+    print(f"\np = {width}, n = {n:,}, {fitted.plan_.method.name}: fit {seconds['fit']:.3f} s", end="")
+    print(f", plain plan {seconds['plain']:.3f} s, read {seconds['read']:.3f} s, SGD epoch {seconds['sgd']:.3f} s")
+    print(f"  fit / SGD epoch                {verdict(seconds['fit'] / seconds['sgd'], SGD_MARK)}")
+    print(f"  fit / read                     {verdict(seconds['fit'] / seconds['read'], READ_MARK)}")
+    print(f"  peak memory / the array        {verdict(memory, MEMORY_MARK)}", flush=True)
+    if isinstance(fitted.plan_.method, Surveyed):
+        survey(fitted.plan_, features, targets)
+
+
+def survey(plan: dpsco.Plan, features: Any, targets: Any) -> None:
+    """Print the time of the survey's sum over the bare product of its rows."""
+    few = plan.method.rows
+    rows = features[:few]
+    query = plan.method.ask(plan.schedule, plan.method.start(plan.schedule, np.zeros(plan.problem.parameters)))
+    oracle, wide = SurveyOracle(plan.problem.loss, plan.problem.intercept), rows.astype(np.float64)
+
+    def product(start: int, stop: int) -> None:
+        for k in range(start, stop, 4096):
+            _ = wide[k : min(k + 4096, stop)].T @ wide[k : min(k + 4096, stop)]
+
+    with threadpool_limits(1, user_api="blas"):
+        seconds = interleaved(
+            {
+                "product": lambda: in_halves(product, few),
+                "survey": lambda: oracle.answer(query, Batch(0, [(rows, targets[:few])])),
+            }
+        )
+    print(
+        f"  survey of {few:,} rows / product {verdict(seconds['survey'] / seconds['product'], SURVEY_MARK)}", flush=True
+    )
+
+
+def small(n: int = 5000, width: int = 20) -> None:
+    """Print the milliseconds of a fit on a small table."""
+    features, targets = dense_rows(n, width, np.float64)
+    labels = targets.astype(np.int64)
+    seconds = interleaved({"fit": lambda: estimator().fit(features, labels)}, 15)["fit"]
+    print(f"\np = {width}, n = {n:,}: milliseconds of a fit   {verdict(1e3 * seconds, SMALL_MARK)}")
+
+
+def peak() -> int:
+    """Return the largest memory of the process so far, in bytes."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+if __name__ == "__main__":
+    rows = int(float(sys.argv[1])) if len(sys.argv) > 1 else 1_000_000
+    print(machine())
+    print("                                    value    mark")
+    for columns in (64, 256):
+        large(rows, columns)
+    small()
