@@ -121,6 +121,26 @@ def test_an_interrupted_call_ends_the_run_so_that_no_row_counts_twice(monkeypatc
         model.partial_fit(X[:1], y[:1])
 
 
+@pytest.mark.parametrize("after", ["push", "_learned_from", "_keep"])
+def test_an_interrupt_after_the_rows_were_taken_ends_the_run_too(after: str, monkeypatch) -> None:
+    """A repeated cell would count its rows twice, although the call before it took them all."""
+    model = PrivateLogisticRegression(**KW)
+    model.partial_fit(X[:200], Y[:200])
+    owner = type(model._run) if after == "push" else type(model)
+    whole = getattr(owner, after)
+
+    def interrupted(self: object, *arguments: object, **options: object) -> None:
+        whole(self, *arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, after, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X[200:400], Y[200:400])
+    with pytest.raises(dpsco.HorizonError, match="count them twice"):
+        model.partial_fit(X[200:400], Y[200:400])
+
+
 def test_rows_placed_by_position_refuse_add_remove() -> None:
     X, y = np.ones((10, 2)), np.tile([0, 1], 5)
     model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1], n=10, adjacency="add-remove")

@@ -181,6 +181,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self
 
         Guarantee: the models of all moments together satisfy one guarantee. Rows beyond ``n`` raise ``HorizonError``.
+        So does every call after one that was interrupted: some of its rows may count already.
         Cost: holds a few thousand rows at most, until their chunk is full; a pickle holds none of them.
         """
         _refuse(refused)
@@ -205,8 +206,9 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self._run.check_room(len(targets))
         if self._units is not None:
             targets[~self._units.counted(checked_ids(unit, len(targets)))] = np.nan
-        self._run.push(self._in_ball(X), targets)
+        self._run.push(self._in_ball(X), targets, within=True)
         self._learned_from(self._run)
+        self._run.unfinished = False
         return self
 
     # --- pieces -------------------------------------------------------------------------------------

@@ -82,6 +82,8 @@ class Run:
     """Rows that came so far; None where the number is not public. Whoever feeds the run keeps it up to date."""
     rows_available: int | None = None
     """Rows there are, where that is known before reading and public."""
+    unfinished = False
+    """Whether a call that takes pushed rows is under way, or was interrupted: its rows may count already."""
 
     def __init__(
         self,
@@ -120,7 +122,7 @@ class Run:
         self.id: str = ledger.run_id
         self._stage = Stage(plan, x0, oracle, ledger, self._watch.replay)
         self._trace: list[Round] = []
-        self._waiting, self._pushed, self._interrupted = WaitingRows(), 0, False
+        self._waiting, self._pushed = WaitingRows(), 0
         self._begin_round()
 
     def _enter_second_stage(self, released: Array) -> None:
@@ -141,10 +143,19 @@ class Run:
 
     @property
     def query(self) -> Query:
-        """What this round asks of each row. Public, unless the method may show its last iterate alone."""
+        """What this round asks of each row: public. A method that may show its last iterate alone shows none."""
+        if self.plan.method.releases == "last iterate":
+            raise HorizonError(f"{self._last_alone} A query holds an iterate.")
+        return self._asked()
+
+    def _asked(self) -> Query:
         if self._query is None:
             raise HorizonError("The run is complete: every round that the plan pays for was released.")
         return self._query
+
+    @property
+    def _last_alone(self) -> str:
+        return f"method={self.plan.method.name!r} may show its last iterate and nothing before it."
 
     @property
     def needs_rows(self) -> bool:
@@ -165,14 +176,14 @@ class Run:
 
     def absorb(self, batch: Batch) -> None:
         """Take rows of this round: all of them, or some."""
-        stage, query = self._stage, self.query
+        stage, query = self._stage, self._asked()
         portions = stage.schedule.portions
         stage.rows.at(None if portions is None else portions[query.step])
         self._add(stage.method.answer(stage.schedule, query, batch, stage.rows))
 
     def absorb_sum(self, clipped: Clipped) -> None:
         """Take the clipped sum of rows of this round that was computed elsewhere."""
-        self._stage.rows.count(self.query)
+        self._stage.rows.count(self._asked())
         self._add(clipped)
 
     def _add(self, clipped: Clipped) -> None:
@@ -188,8 +199,16 @@ class Run:
                 "The budget of this run ends with n: make a new estimator (a new run, a new budget) for further rows."
             )
 
-    def push(self, features: Any, labels: Array) -> None:
+    def push(self, features: Any, labels: Array, *, within: bool = False) -> None:
         """Take rows as they come, in order; a round ends by itself when it is full.
+
+        Parameters
+        ----------
+        features, labels
+            Rows behind the gate, and their targets.
+        within : bool
+            Whether the caller has more to do before its own call ends. The caller then sets ``unfinished = False`` in
+            its last statement: Python handles no signal between a plain assignment and the ``return`` behind it.
 
         Raises
         ------
@@ -199,16 +218,16 @@ class Run:
         if self._stage.schedule.portions is not None or self.plan.budget.adjacency == "add-remove":
             raise InvalidArgument("Pushed rows are placed by position, in rounds of one size: plan for that.")
         self.check_room(len(labels))
-        if self._interrupted:
+        if self.unfinished:
             raise HorizonError(
                 "An earlier call was interrupted while it took its rows. Some of them may be in the sum, and taking "
                 "them again would count them twice. Make a new estimator: a new run, a new budget."
             )
-        self._interrupted = True
+        self.unfinished = True
         self._pushed += len(labels)
         self._waiting.put(features, labels)
         while not self.complete and self._waiting.rows >= (size := min(CHUNK_ROWS, self._left)):
-            self.absorb(Batch(self.query.step, [self._waiting.take(size)]))
+            self.absorb(Batch(self._asked().step, [self._waiting.take(size)]))
             self.rows_read = (self.rows_read or 0) + size
             self._left -= size
             if not self._left:
@@ -216,7 +235,7 @@ class Run:
         if self.complete:
             self._waiting = WaitingRows()  # rows that still come, up to n, are not read
             self.erase_key()
-        self._interrupted = False
+        self.unfinished = within
 
     # --- what goes out ----------------------------------------------------------------------------
 
@@ -248,7 +267,7 @@ class Run:
         Round or None
             The round as the public may see it; None where the method's proof covers the last iterate alone.
         """
-        query, stage = self.query, self._stage
+        query, stage = self._asked(), self._stage
         if not stage.complete:  # else a call before this one released the survey and could not plan the rounds
             released = self._release(query, stage)
             before = stage.state
@@ -280,7 +299,7 @@ class Run:
     def model(self) -> Model:
         """The newest iterate as a model; at the start, before the first round is full."""
         if self.plan.method.releases == "last iterate" and not self.complete:
-            raise HorizonError(f"method={self.plan.method.name!r} may show its last iterate and nothing before it.")
+            raise HorizonError(self._last_alone)
         x = self._stage.method.output(self._stage.state)
         if self._second is not None:
             x = self.plan.problem.domain.project(self._second.map.parameters(x))
@@ -320,7 +339,7 @@ class Run:
         while not self.complete:
             first = 0 if self._survey is None else self._survey.schedule.rows
             size = self._stage.schedule.batch_size
-            first += self.query.step * size
+            first += self._asked().step * size
             yield Portion(first, first + size)
 
     @property
