@@ -13,6 +13,8 @@ from tests.method_plans import under
 import dpsco
 from dpsco import methods
 from dpsco.methods import METHODS
+from dpsco.run import Run
+from dpsco.run.train import library_oracle
 
 N, P = 1000, 3
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(2.0), dimension=P)
@@ -86,6 +88,12 @@ def test_snowball_shows_nothing_before_its_last_iterate(tmp_path) -> None:
     with pytest.raises(dpsco.InvalidArgument, match="last iterate"):
         train("snowball-sgd", on_round=print)
     assert not (tmp_path / "run").exists()
+    shown = under(PLAN, "snowball-sgd")
+    with Run(shown, oracle=library_oracle(shown)) as run:
+        with pytest.raises(dpsco.HorizonError, match="last iterate"):
+            _ = run.query
+        with pytest.raises(dpsco.HorizonError, match="last iterate"):
+            _ = run.model
     result = train("snowball-sgd")
     assert result.trace == ()
     assert "last iterate" in str(result.report)

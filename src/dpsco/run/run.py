@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -269,11 +268,9 @@ class Run:
         """
         query, stage = self._asked(), self._stage
         if not stage.complete:  # else a call before this one released the survey and could not plan the rounds
-            released = self._release(query, stage)
-            before = stage.state
-            stage.state = stage.method.tell(stage.schedule, before, released)
-            if stage.method.releases != "last iterate":
-                self._trace.append(_seen(before, stage.state, len(self._trace)))
+            seen = stage.tell(self._release(query, stage), len(self._trace))
+            if seen is not None:
+                self._trace.append(seen)
         if stage.complete and self._second is None and isinstance(self.plan.method, Surveyed):
             self._enter_second_stage(stage.state.released)
         self._begin_round()
@@ -392,9 +389,3 @@ class Run:
 
     def __repr__(self) -> str:
         return "Run(<secret>)"
-
-
-def _seen(before: Any, after: Any, step: int) -> Round:
-    nabla, move = after.nabla, after.x - before.x
-    length = 0.0 if nabla is None else math.sqrt(nabla.dot(nabla))
-    return Round(step=step, gradient_norm=length, move=math.sqrt(move.dot(move)))

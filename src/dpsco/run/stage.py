@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,10 +14,11 @@ from dpsco.errors import CheckpointError
 from dpsco.json_files import canonical
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage, second_stage
-from dpsco.query import Array, Query
+from dpsco.query import Array, Query, Released
 from dpsco.release.ledger import Ledger, MemoryLedger, open_folder
 from dpsco.release.noise import derive, new_key
 from dpsco.release.releaser import Releaser
+from dpsco.run.result import Round
 from dpsco.run.row_access import CountedRows
 
 __all__ = ["Ledgers", "Stage", "rounds_behind"]
@@ -62,6 +64,16 @@ class Stage:
     def ask(self) -> Query:
         """What the next round asks."""
         return self.method.ask(self.schedule, self.state)
+
+    def tell(self, released: Released, step: int) -> Round | None:
+        """Take the step that a release allows; return it as round ``step`` of the trace if the method may show it."""
+        before = self.state
+        self.state = after = self.method.tell(self.schedule, before, released)
+        if self.method.releases == "last iterate":
+            return None
+        nabla, move = after.nabla, after.x - before.x
+        length = 0.0 if nabla is None else math.sqrt(nabla.dot(nabla))
+        return Round(step=step, gradient_norm=length, move=math.sqrt(move.dot(move)))
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("A run in progress holds rows and the noise key and is never pickled or copied.")

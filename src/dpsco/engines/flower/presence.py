@@ -16,7 +16,9 @@ Decision
     error with probability 3e-5. If plan.n is smaller, no private count can tell, and the report says so.
 Not needed
     With ``unit="example"`` a row is protected, and whether its node answers does not depend on a row: the number of
-    nodes decides. Without noise, or with a given key, nothing is private and the number of clients decides.
+    answers decides, and the report says so. It rests on what the clipping of the clients rests on, too: their gradient
+    functions answer whatever one row holds. A count with noise could not tell a handful of nodes from none. Without
+    noise, or with a given key, nothing is private and the number of clients decides.
 """
 
 from __future__ import annotations

@@ -315,6 +315,10 @@ def _facts(plan: Plan, unit: str, count: Count | None) -> Facts:
         "clients are assigned to rounds up front, by public rules, and each keeps to one id",
     )
     if unit == "example":
+        trusted += (
+            "whether nobody answered is decided by the number of answers of nodes, without noise: no row changes it, "
+            "because gradient functions answer whatever one row holds",
+        )
         return Facts(clipping=Clipping.CLIENTS, trusted=trusted)
     if count is not None:
         trusted += (
