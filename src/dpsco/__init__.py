@@ -31,6 +31,7 @@ from dpsco.methods import (
     PhasedSGD,
     PoissonDPSGD,
     SnowballSGD,
+    SufficientStatistics,
     Surveyed,
     UnacceleratedSRGD,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "Softmax",
     "Squared",
     "Stream",
+    "SufficientStatistics",
     "Surveyed",
     "UnacceleratedSRGD",
     "__version__",

@@ -44,6 +44,7 @@ def result(method, rows, plan=PLAN, **options):
         ("dp-sgd-poisson", Counts(N, T, T)),
         ("phased-sgd", Counts(N - 1, N - 1, 1)),
         ("objective-perturbation", Counts(10 * N, 10, 10)),
+        ("sufficient-statistics", Counts(N, 1, 1)),
     ],
 )
 def test_gradients_steps_and_participation_come_out_as_in_the_table(rows, name, expected) -> None:
@@ -106,6 +107,7 @@ EXPECTED = {
     "phased-erm": (False, "convexity", "phase outputs"),
     "localized-accelerated": (False, "clipping", "all iterates"),
     "objective-perturbation": (False, "convexity", "last iterate"),
+    "sufficient-statistics": (True, "clipping", "all iterates"),
 }
 
 
@@ -129,7 +131,7 @@ def test_each_method_says_what_its_privacy_needs_and_what_it_may_show(rows, name
     assert ("exactly" in str(report)) == report.gaussian
     assert dpsco.PrivacyReport.from_json(report.to_json()) == report
     assert bool(run.trace) == (releases != "last iterate")
-    defaults = method.defaults(PROBLEM, N, PLAN.budget)
+    defaults = method.defaults(under(PLAN, name).problem, N, PLAN.budget)
     assert set(defaults) == set(method.tunable)
     assert all(math.isfinite(value) and value > 0 for value in defaults.values())
 
@@ -142,6 +144,6 @@ def test_hyperparameters_as_the_formula_says_change_nothing(rows, name) -> None:
     )
     options = {"dp-sgd-poisson": {"epochs": float(T)}, "phased-erm": {"solver": "accelerated"}}.get(name, {})
     by_formula = partial(METHODS[name], **options)
-    defaults = under(plan, by_formula).method.defaults(PROBLEM, N, plan.budget)
+    defaults = under(plan, by_formula).method.defaults(under(plan, by_formula).problem, N, plan.budget)
     by_hand = partial(METHODS[name], **options, **defaults)
     assert np.array_equal(result(by_formula, rows, plan).model.coef, result(by_hand, rows, plan).model.coef)

@@ -27,6 +27,7 @@ from dpsco.methods.phased_erm import PhasedERM
 from dpsco.methods.phased_sgd import PhasedSGD
 from dpsco.methods.schedule import Schedule
 from dpsco.methods.snowball_sgd import SnowballSGD
+from dpsco.methods.sufficient_statistics import SufficientStatistics
 from dpsco.methods.surveyed import Surveyed
 from dpsco.methods.unaccelerated_srgd import UnacceleratedSRGD
 
@@ -46,6 +47,7 @@ __all__ = [
     "PoissonDPSGD",
     "Schedule",
     "SnowballSGD",
+    "SufficientStatistics",
     "Surveyed",
     "UnacceleratedSRGD",
     "method_from_dict",
@@ -67,6 +69,7 @@ METHODS: dict[str, type[Method]] = {
         PhasedERM,
         LocalizedAccelerated,
         ObjectivePerturbation,
+        SufficientStatistics,
     )
 }
 

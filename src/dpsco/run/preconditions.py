@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from dpsco.clipping import CompiledOracle, LinearOracle, Oracle, SurveyOracle
 from dpsco.errors import InvalidArgument
-from dpsco.methods import Surveyed
 from dpsco.planning.plan import Plan
 from dpsco.query import Array
 from dpsco.run.facts import Clipping, Facts
@@ -48,10 +47,10 @@ def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts
 def check_use(plan: Plan, facts: Facts, *, elsewhere: bool, checkpoint: object) -> None:
     """Refuse what the guarantee of the method does not cover."""
     method, portions = plan.method, plan.schedule.portions
-    if isinstance(method, Surveyed) and facts.clipping is Clipping.CALLER:
+    if plan.schedule.survey_length and facts.clipping is Clipping.CALLER:
         raise InvalidArgument(
-            "A survey maps and clips rows with the library's own oracles. Plan with survey='none' for an oracle of "
-            "your own."
+            "Second moments are summed by the library's own oracles. Plan with survey='none', or another method, for "
+            "an oracle of your own."
         )
     if method.needs == "convexity" and (elsewhere or facts.clipping is not Clipping.LIBRARY):
         raise InvalidArgument(

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from dpsco.accounting.account import Account
 from dpsco.clipping import CompiledOracle, LinearOracle, Oracle, SurveyOracle, linear_oracle
 from dpsco.errors import InvalidArgument
-from dpsco.methods import Surveyed
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.plan import Plan
 from dpsco.problem import CustomLoss
@@ -172,7 +171,7 @@ def library_oracle(plan: Plan, *, slow_source: bool = False) -> Oracle:
     """
     if isinstance(plan.problem.loss, CustomLoss):
         raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
-    if isinstance(plan.method, Surveyed):
+    if plan.schedule.survey_length:
         return SurveyOracle(plan.problem.loss, plan.problem.intercept)
     if plan.method.needs == "convexity":  # its proof counts on float64 in every step
         return LinearOracle(plan.problem.loss, plan.problem.intercept)
