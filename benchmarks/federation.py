@@ -59,7 +59,7 @@ def rounds_for_the_same() -> None:
     print(f"reference problem, n = {case.n:,}, p = {case.p}, epsilon = {case.epsilon:g}: excess risk by rounds")
     ours = {}
     for T in (16, 32):
-        plan = dpsco.plan(case.problem, n=case.n, budget=case.budget, rounds=T)
+        plan = dpsco.plan(case.problem, n=case.n, budget=case.budget, rounds=T, survey="none")
         ours[T] = float(score(columns, [setting_of(plan)], SCORING, data.excess)[0])
         print(f"  {'accelerated-srgd, plan':<29} T = {T:<4d} {ours[T]:.2e}", flush=True)
     for name, mechanism in BASELINES:

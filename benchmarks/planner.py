@@ -60,7 +60,7 @@ def against_grid(data: Data, quick: bool) -> tuple[float, float]:
     ]
     keys = TUNING[:1] if problem.parameters > 5000 else TUNING[:2]
     best = grid[int(np.nanargmin(score(columns, grid, keys, data.excess)))]
-    made = plan(problem, n=case.n, budget=case.budget)
+    made = plan(problem, n=case.n, budget=case.budget, survey="none")
     ours = setting_of(made)
     at_best, measured = (score(columns, [s], SCORING, data.excess)[0] for s in (best, ours))
     parts = predict(made)
@@ -100,7 +100,7 @@ def few_rounds() -> None:
         Setting(T, 0.25 * 2.0 ** (k / 2), c, z) for k in range(-14, 3) for c in (0.7, 1.0) for z in ("halved", "listed")
     ]
     lines["accelerated-srgd"] = tuned(grid)
-    made = plan(case.problem, n=case.n, budget=case.budget, rounds=T)
+    made = plan(case.problem, n=case.n, budget=case.budget, rounds=T, survey="none")
     ours = setting_of(made)
     lines["accelerated-srgd, plan(rounds=T)"] = float(score(columns, [ours], SCORING, data.excess)[0])
     for name, value in lines.items():

@@ -12,7 +12,7 @@ ARGUMENTS = ["plan", "--n", "1e6", "--dimension", "100", "--epsilon", "1", "--de
 
 
 def test_plan_prints_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(ARGUMENTS) == 0
+    assert main([*ARGUMENTS, "--survey", "none"]) == 0
     text = capsys.readouterr().out
     for words in (
         "Predicted excess risk",
@@ -25,7 +25,7 @@ def test_plan_prints_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_plan_as_json_at_a_billion_devices(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*ARGUMENTS, "--n", "1e9", "--delta", "1e-10", "--rounds", "16", "--json"]) == 0
+    assert main([*ARGUMENTS, "--n", "1e9", "--delta", "1e-10", "--rounds", "16", "--json", "--survey", "none"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert body["plan"]["method"]["rounds"] == 16
     assert body["plan"]["n"] == 10**9

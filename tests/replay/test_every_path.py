@@ -116,7 +116,9 @@ def compare(make, tmp_path: Path, data, other, options: str, rows: int = 1) -> f
     saved = SavedModel.read(tmp_path / "one" / "model.json")
     distances = [float(np.linalg.norm(a - b)) for a, b in zip(one.sums, two.sums, strict=True)]
     assert sum(distance > 0 for distance in distances) <= rows
-    return max(distances) / saved.result.plan.schedule.calibration.difference
+    # Each sum against the bound of its own release: a survey has another than the rounds that it planned.
+    first, later = saved.result.plan.schedule.calibration.difference, saved.result.report.difference
+    return max([distances[0] / first, *(distance / later for distance in distances[1:])])
 
 
 @pytest.mark.parametrize("change", [*FAST, *(pytest.param(c, marks=pytest.mark.slow) for c in ROWS if c not in FAST)])

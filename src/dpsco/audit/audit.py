@@ -18,6 +18,7 @@ from dpsco.audit.replay import replay_check
 from dpsco.audit.subject import Subject, classes_of, estimator_subject, plan_subject
 from dpsco.audit.transcript import transcript_check
 from dpsco.errors import DataError, DpscoError, InvalidArgument, positive
+from dpsco.methods.surveyed import Surveyed
 from dpsco.planning.plan import Plan
 from dpsco.query import Array
 
@@ -76,12 +77,14 @@ def audit(
 
 def _audit_plan(subject: Subject, data: Any, alpha: float, rng: np.random.Generator, clock: Clock) -> AuditReport:
     plan = subject.plan
-    used = plan.rounds * plan.batch_size
+    surveyed = isinstance(plan.method, Surveyed)
+    used = plan.n if surveyed else plan.rounds * plan.batch_size
     if data is None:
         features, labels = ordinary_rows(plan.problem, min(_ROWS, used), rng)
     else:
         features, labels = _arrays(data)
-    checks = [*contract_checks(subject, rng)] if subject.own_oracle or data is None else []
+    contract = not surveyed and (subject.own_oracle or data is None)  # surveys take the library's oracles alone
+    checks = [*contract_checks(subject, rng)] if contract else []
     checks.append(replay_check(subject, features, labels, rng, clock.part(0.4)))
     # Noise does not depend on rows, and rows that do not come count as zero rows: few make many quick runs.
     checks.append(_tried("noise", lambda: transcript_check(subject, features[:1], labels[:1], alpha, clock.part(0.5))))

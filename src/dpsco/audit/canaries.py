@@ -23,8 +23,9 @@ from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, un
 from dpsco.audit.clock import Clock
 from dpsco.audit.input_forms import Classes
 from dpsco.audit.recording import observe
-from dpsco.audit.subject import Ids, Subject, estimator_subject
+from dpsco.audit.subject import Ids, Subject, estimator_subject, schedules
 from dpsco.errors import DataError
+from dpsco.methods.surveyed import Surveyed
 from dpsco.planning.plan import Plan
 from dpsco.query import Array, Batch, Query
 from dpsco.rows.ids import rounds_of_ids
@@ -156,11 +157,11 @@ def guess(
     x[:count][~coins], y[:count][~coins] = _out(plan, canaries, label, ~coins)
     ids = np.arange(len(y))
     seen = observe(lambda: subject.run(x, y, ids, False))
-    if seen.error is not None or len(seen.released) != plan.rounds:
+    if seen.error is not None or not schedules(plan, seen.released):
         raise DataError("The run did not come to its end on ordinary rows: mend it before canaries are put into it.")
     w = np.diff(plan.schedule.mechanism.decoder(), axis=0, prepend=0.0)
     precision = np.linalg.inv(plan.schedule.most_noise.sigma**2 * (w @ w.T))
-    reading = precision @ seen.noise
+    reading = precision @ seen.noise(0, plan.schedule.rounds)  # the first places are the survey's, if there is one
     in_round = _rounds(plan, ids[:count])
     right = 0
     for i in range(count):
@@ -168,7 +169,7 @@ def guess(
         shift = _alone(subject, seen.queries[t], canaries[i : i + 1], np.array([label]))
         if plan.budget.adjacency == "replace":  # otherwise a canary that is out contributes nothing
             shift = shift - _alone(subject, seen.queries[t], -canaries[i : i + 1], np.array([label]))
-        own = slice(None) if whole else _own(plan, int(np.argmax(canaries[i])))
+        own = slice(None) if whole else _own(plan, seen.queries[t], int(np.argmax(canaries[i])))
         s = shift[own]
         ratio = float(s @ reading[t, own]) + (float(coins[i]) - 0.5) * float(s @ s) * precision[t, t]
         right += int((ratio > 0) == coins[i])
@@ -189,10 +190,17 @@ def _alone(subject: Subject, query: Query, row: Array, label: Array) -> Array:
     return np.array(answer.total, dtype=np.float64)
 
 
-def _own(plan: Plan, feature: int) -> Any:
-    """Coordinates that belong to one feature: one for each class."""
-    problem = plan.problem
-    return slice(feature, None, problem.dimension + problem.intercept)
+def _own(plan: Plan, query: Query, feature: int) -> Any:
+    """Coordinates that belong to one feature: one for each class, and in a survey its square and its mean too."""
+    p, moment = plan.problem.dimension + plan.problem.intercept, query.moment
+    if moment is None:
+        return slice(feature, None, p)
+    if moment.kind == "full":
+        first = feature * p - feature * (feature - 1) // 2  # where row `feature` of the packed triangle begins
+        second, after = [first, *([first + p - 1 - feature] if plan.problem.intercept else [])], p * (p + 1) // 2
+    else:
+        second, after = [feature, p + feature], 2 * p - 1
+    return np.array([*second, *range(after + feature, after + plan.problem.parameters, p)])
 
 
 def _rounds(plan: Plan, ids: Ids) -> Ids:
@@ -206,12 +214,14 @@ def _one_each(subject: Subject) -> bool:
     """Whether a row along one feature moves that feature's coordinates and (almost) no other."""
     plan = subject.plan
     noise, x = plan.schedule.most_noise, plan.problem.domain.project(np.zeros(plan.problem.parameters))
-    query = Query(0, (x,), (1.0,), plan.clip, plan.batch_size, noise.grid, noise.rowwise)
+    moment = plan.method.moment(plan.problem) if isinstance(plan.method, Surveyed) else None
+    query = Query(0, (x,), (1.0,), plan.clip, plan.batch_size, noise.grid, noise.rowwise, moment=moment)
     rows = _LONG * plan.problem.feature_norm * np.eye(plan.problem.dimension)
     ask: Callable[[int], Array] = lambda k: _alone(subject, query, rows[k : k + 1], np.ones(1))  # noqa: E731
     try:
         answers = [ask(k) for k in range(min(8, plan.problem.dimension))]
     except Exception:
         return False
-    kept = [np.linalg.norm(a[_own(plan, k)]) >= 0.99 * np.linalg.norm(a) > 0 for k, a in enumerate(answers)]
+    least = 0.99 if moment is None else 0.7  # the intercept and the health of rows are everybody's
+    kept = [np.linalg.norm(a[_own(plan, query, k)]) >= least * np.linalg.norm(a) > 0 for k, a in enumerate(answers)]
     return all(kept)

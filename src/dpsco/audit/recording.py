@@ -32,10 +32,9 @@ class Transcript:
         self.sums.append(np.array(clipped.total, dtype=np.float64))
         self.released.append(released.value)
 
-    @property
-    def noise(self) -> Array:
-        """Released minus handed in, of shape (rounds, p)."""
-        return np.stack(self.released) - np.stack(self.sums)
+    def noise(self, first: int = 0, last: int | None = None) -> Array:
+        """Released minus handed in, of shape (rounds, p): of all rounds, or of ``first`` to ``last`` - 1."""
+        return np.stack(self.released[first:last]) - np.stack(self.sums[first:last])
 
     def __repr__(self) -> str:
         return "Transcript(<sensitive>)"

@@ -15,7 +15,7 @@ from dpsco.audit.audit_report import Check
 from dpsco.audit.clock import Clock
 from dpsco.audit.input_forms import ARRAY, forms
 from dpsco.audit.recording import Transcript, observe
-from dpsco.audit.subject import Ids, Subject
+from dpsco.audit.subject import Ids, Subject, schedules
 from dpsco.query import Array
 
 __all__ = ["replay_check"]
@@ -30,10 +30,13 @@ def replay_check(
 
     All odd rows are tried as an array of numbers, and a few of them in every other container.
     """
-    declared, clock = subject.plan.schedule.most_noise.difference, clock or Clock()
+    clock = clock or Clock()
     ids = np.arange(len(labels))
-    used = min(len(labels), subject.plan.rounds * subject.plan.batch_size)
     base = observe(lambda: subject.run(features, labels, ids, True))
+    stages = schedules(subject.plan, base.released)
+    used = min(len(labels), sum(schedule.rounds * schedule.batch_size for schedule in stages) or len(labels))
+    stages = stages or [subject.plan.schedule]
+    declared = [s.most_noise.difference for s in stages for _ in range(s.rounds)]
     findings: list[tuple[float, str]] = []
     worst, pairs = 0.0, 0
     if base.error is not None:
@@ -48,11 +51,11 @@ def replay_check(
         one = observe(partial(subject.run, *first, True, form), base)
         other = observe(partial(subject.run, *second, True, form), base)
         pairs += 1
-        distances = [_distance(a, b) for a, b in zip(one.sums, other.sums, strict=False)]
+        distances = [_distance(a, b) / d for a, b, d in zip(one.sums, other.sums, declared, strict=False)]
         if one.error is not None:  # release refused a sum that is not finite: no distance is beyond it
             distances.append(np.inf)
         worst = max([worst, *distances])
-        found = _compare(one, other, distances, declared)
+        found = _compare(one, other, distances)
         findings += [(weight, f"row {place}, {row.name!r} ({form}): {text}") for weight, text in found]
     findings.sort(key=lambda item: -item[0])
     texts = [text for _, text in findings]
@@ -63,7 +66,8 @@ def replay_check(
         not findings,
         "no pair of neighbours differs at all: no row reached a sum"
         if idle
-        else f"largest distance at release {worst / declared:.4g} of the declared {declared:.4g}",
+        else f"largest distance at release {worst:.4g} of the declared "
+        + " (survey) and ".join(f"{s.most_noise.difference:.4g}" for s in stages),
         f"deterministic, {pairs} of {len(tried)} pairs of neighbours ({subject.plan.budget.adjacency}), whole runs "
         f"replayed, rows in {len({form for form, _ in tried[:pairs]})} kinds of container",
         (_IDLE,)
@@ -117,13 +121,13 @@ def _pair(subject: Subject, rows: _Rows, place: int, row: OddRow) -> tuple[_Rows
     return odd, zero
 
 
-def _compare(one: Transcript, other: Transcript, distances: list[float], declared: float) -> list[tuple[float, str]]:
-    """Findings, each with how far the sums of the two runs are apart: the worst is told first."""
+def _compare(one: Transcript, other: Transcript, distances: list[float]) -> list[tuple[float, str]]:
+    """Findings, each with the largest distance in units of what was declared: the worst is told first."""
     if one.error != other.error:
         return [(0.0, f"one data set ends in {one.error or 'a model'}, its neighbour in {other.error or 'a model'}.")]
     if one.error is not None:  # without the odd row the run came to its end, and whether it does is an output
         return [(np.inf, f"a run with this row ends in {one.error}.")]
-    found, apart = [], max(distances, default=0.0) / declared
+    found, apart = [], max(distances, default=0.0)
     if apart > 1:
         step = int(np.argmax(distances))
         found.append((apart, f"the sums of round {step} are {apart:.4g} times the declared difference apart."))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,19 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.audit.input_forms import ARRAY, Classes, in_form
-from dpsco.clipping import Oracle, PerExample, linear_oracle
+from dpsco.clipping import Oracle, PerExample
 from dpsco.errors import InvalidArgument
+from dpsco.methods.schedule import Schedule
+from dpsco.methods.surveyed import Surveyed
 from dpsco.planning.plan import Plan
+from dpsco.planning.second_stage import second_stage
 from dpsco.problem import CustomLoss
 from dpsco.query import Array
 from dpsco.release.calibration import Calibration
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.stream import stream
 from dpsco.run import train
+from dpsco.run.train import library_oracle
 
 Ids = NDArray[np.int64]
 
-__all__ = ["Ids", "Subject", "classes_of", "estimator_subject", "plan_subject"]
+__all__ = ["Ids", "Subject", "classes_of", "estimator_subject", "plan_subject", "schedules"]
 
 _FIXED = bytes(range(32))
 
@@ -41,10 +45,21 @@ class Subject:
     plan: Plan
     run: Callable[..., bytes]
     oracle: Oracle
-    """What answers queries in that run."""
+    """What answers queries in that run; of a surveyed run, the survey's."""
     scaled: Callable[[Array], Array]
     """Rows as the oracle sees them."""
     own_oracle: bool
+
+
+def schedules(plan: Plan, released: Sequence[Array]) -> list[Schedule]:
+    """The schedule of each stage of a run that released these values: two for a surveyed plan, in their order.
+
+    Returns none if the run did not come to its end.
+    """
+    found = [plan.schedule]
+    if isinstance(plan.method, Surveyed) and released:
+        found.append(second_stage(plan, released[0]).plan.schedule)
+    return found if sum(schedule.rounds for schedule in found) == len(released) else []
 
 
 def plan_subject(plan: Plan, oracle: Any = None) -> Subject:
@@ -62,7 +77,7 @@ def plan_subject(plan: Plan, oracle: Any = None) -> Subject:
     if oracle is None:
         if isinstance(plan.problem.loss, CustomLoss):
             raise InvalidArgument("A plan with a CustomLoss has no oracle of its own: pass the oracle to audit.")
-        oracle = linear_oracle(plan.problem, plan.n)
+        oracle = library_oracle(plan)
     else:
         label = getattr(oracle, "__qualname__", None) or type(oracle).__name__
         kind = "oracle" if hasattr(oracle, "answer") else "gradient function"
@@ -111,7 +126,7 @@ def estimator_subject(estimator: Any, features: Array, labels: Array, classes: C
 
     name = f"{type(estimator).__name__} ({plan.rounds} rounds of {plan.batch_size} rows)"
     norm = float(estimator.feature_norm)
-    oracle = linear_oracle(plan.problem, plan.n)
+    oracle = library_oracle(plan)
     return Subject(name, plan, run, oracle, lambda rows: np.asarray(unit_rows(rows, norm)), False)
 
 

@@ -8,27 +8,32 @@ Sigma = sigma^2 W W', W the differences of the decoder's rows, and L its Cholesk
     whitened  u = L^-1 (released - sum)                        i.i.d. N(0, 1) over rounds and coordinates
     ratio     s' Sigma^-1 (released - sum) -+ s' Sigma^-1 s / 2,    s = difference in the worst round
 
+The rounds behind a survey are planned anew in each run: each run is whitened by the law of its own rounds, and its
+log-likelihood ratio is taken in units of its own mu. The survey is a stage of one round.
+
 Guarantee: a run whose noise is as declared fails with probability at most alpha.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from dpsco.audit.audit_report import Check
 from dpsco.audit.clock import Clock
 from dpsco.audit.recording import observe
-from dpsco.audit.subject import Subject
+from dpsco.audit.subject import Subject, schedules
 from dpsco.errors import DataError
-from dpsco.planning.plan import Plan
+from dpsco.methods.schedule import Schedule
 from dpsco.query import Array
 
 __all__ = ["judged", "transcript_check"]
 
 _TRANSCRIPTS, _NUMBERS = 2_000, 20_000
 """At least so many coordinates, and numbers over all rounds: 10 % too little noise is then far beyond chance."""
+_ALIKE = 500
 
 
 def transcript_check(
@@ -38,58 +43,87 @@ def transcript_check(
     plan, clock = subject.plan, clock or Clock()
     wanted = max(_TRANSCRIPTS, _NUMBERS // plan.rounds)
     ids, size = np.arange(len(labels)), 0
-    parts: list[Array] = []
+    parts: list[tuple[Schedule, Array]] = []
+    runs = 0
     while size < wanted and not (parts and clock.over):
         clock.say(f"noise: {size:,} of {wanted:,} transcripts")
         seen = observe(lambda: subject.run(features, labels, ids, False))
-        if seen.error is not None or len(seen.released) != plan.rounds:
+        stages = schedules(plan, seen.released)
+        if seen.error is not None or not stages:
             raise DataError("The run did not come to its end on ordinary rows: mend it before its noise is audited.")
-        parts.append(seen.noise)
-        size += parts[-1].shape[1]
-    return judged(plan, np.concatenate(parts, axis=1), len(parts), alpha)
+        first, runs = 0, runs + 1
+        for schedule in stages:
+            parts.append((schedule, seen.noise(first, first + schedule.rounds)))
+            first += schedule.rounds
+        size += parts[-1][1].shape[1]
+    return judged(plan.budget.mu_per_record, parts, runs, alpha)
 
 
-def judged(plan: Plan, noise: Array, runs: int, alpha: float) -> Check:
-    """The tests on ``noise`` of shape (rounds, transcripts), at ``alpha`` in all."""
+def judged(declared: float, parts: Sequence[tuple[Schedule, Array]], runs: int, alpha: float) -> Check:
+    """The tests on noise of shape (rounds, transcripts), each with the schedule of its rounds, at ``alpha`` in all."""
     from scipy.special import ndtri
     from scipy.stats import chi2
 
-    claimed, declared = plan.schedule.most_noise, plan.budget.mu_per_record
-    w = np.diff(plan.schedule.mechanism.decoder(), axis=0, prepend=0.0)
-    factor = np.linalg.cholesky(claimed.sigma**2 * (w @ w.T))
-    inverse = np.linalg.solve(factor, np.eye(plan.rounds))
-    costs = claimed.difference * np.linalg.norm(inverse, axis=0)
-    worst = int(np.argmax(costs))
-    mu, size = float(costs[worst]), noise.shape[1]
-    u = inverse @ noise
-    ratio = (claimed.difference * inverse[:, worst]) @ u
-    each = alpha / 4
+    white: dict[int, list[Array]] = {}
+    ratios, mu = [], 0.0
+    for schedule, noise in parts:
+        u, ratio, cost = _whitened(schedule, noise)
+        white.setdefault(schedule.rounds, []).append(u)
+        ratios.append(ratio)
+        mu = max(mu, cost)
+    alike = {rounds: np.concatenate(found, axis=1) for rounds, found in white.items()}
+    ratio = np.concatenate(ratios)
+    each, size = alpha / 4, len(ratio)
     deviation = -float(ndtri(each / 2))
-    energy, total = float(np.sum(u * u)), u.size
-    spread = ratio.var(ddof=0) / mu**2
+    energy, total = sum(float(np.sum(u * u)) for u in alike.values()), sum(u.size for u in alike.values())
+    spread = ratio.var(ddof=0)
     noise_found = math.sqrt(energy / total)
-    share = (u @ u.T) / size
-    pairs = max(1, plan.rounds * (plan.rounds - 1) // 2)
-    largest = float(np.max(np.abs(share - np.diag(np.diag(share))), initial=0.0))
+    # Few transcripts of one number of rounds have no normal correlations.
+    compared = {rounds: u for rounds, u in alike.items() if rounds > 1 and (u.shape[1] >= _ALIKE or len(alike) == 1)}
+    pairs = max(1, sum(rounds * (rounds - 1) // 2 for rounds in compared))
+    apart = -float(ndtri(each / (2 * pairs))) * 1.05
     findings = []
     if mu > declared * (1 + 1e-9):
         findings.append(f"sigma is calibrated for mu = {mu:.5g}, but mu = {declared:.5g} was promised.")
     if not chi2.ppf(each / 2, total) <= energy <= chi2.isf(each / 2, total):
         amount = "less" if noise_found < 1 else "more"
         findings.append(f"the noise is {noise_found:.4f} times as large as declared: {amount} than was paid for.")
-    if abs(float(ratio.mean())) > deviation * mu / math.sqrt(size):
+    if abs(float(ratio.mean())) > deviation / math.sqrt(size):
         findings.append("the noise is not centred: the log-likelihood ratio's mean is not mu^2/2 and -mu^2/2.")
     if not chi2.ppf(each / 2, size) <= spread * size <= chi2.isf(each / 2, size):
         findings.append(f"the log-likelihood ratio has {spread:.4f} times the variance mu^2 that was declared.")
-    if plan.rounds > 1 and largest > -float(ndtri(each / (2 * pairs))) * 1.05 / math.sqrt(size):
+    largest, needed = max(((_correlation(u), apart / math.sqrt(u.shape[1])) for u in compared.values()), default=(0, 1))
+    if largest > needed:
         findings.append(f"whitened noise of two rounds has correlation {largest:.3f}: noise is shared between rounds.")
     return Check(
         "noise",
         "is the noise that leaves as large, and as independent, as the promise needs?",
         not findings,
         f"noise {noise_found:.4f} of the declared; on the worst pair mu = {mu:.5g} of {declared:.5g} promised, "
-        f"log-likelihood ratio with mean {ratio.mean() / mu + mu / 2:+.4f} mu (expected {mu / 2:+.4f}) and variance "
+        f"log-likelihood ratio with mean {ratio.mean() + mu / 2:+.4f} mu (expected {mu / 2:+.4f}) and variance "
         f"{spread:.4f} mu^2",
-        f"alpha = {alpha:g} over four tests; {size:,} transcripts of {plan.rounds} rounds from {runs} runs",
+        f"alpha = {alpha:g} over four tests; {size:,} transcripts of {_listed(sorted(alike))} rounds from {runs} runs",
         tuple(findings),
     )
+
+
+def _whitened(schedule: Schedule, noise: Array) -> tuple[Array, Array, float]:
+    """The noise whitened; the noise of the log-likelihood ratio on the worst pair in units of mu; that mu."""
+    claimed = schedule.most_noise
+    w = np.diff(schedule.mechanism.decoder(), axis=0, prepend=0.0)
+    factor = np.linalg.cholesky(claimed.sigma**2 * (w @ w.T))
+    inverse = np.linalg.solve(factor, np.eye(schedule.rounds))
+    costs = claimed.difference * np.linalg.norm(inverse, axis=0)
+    worst = int(np.argmax(costs))
+    u = inverse @ noise
+    mu = float(costs[worst])
+    return u, (claimed.difference * inverse[:, worst] / mu) @ u, mu
+
+
+def _correlation(u: Array) -> float:
+    share = (u @ u.T) / u.shape[1]
+    return float(np.max(np.abs(share - np.diag(np.diag(share))), initial=0.0))
+
+
+def _listed(rounds: list[int]) -> str:
+    return ", ".join(map(str, rounds))

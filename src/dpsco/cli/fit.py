@@ -82,8 +82,8 @@ def add_parser(commands: Any) -> None:
     model.add_argument(
         "--survey",
         choices=("auto", "full", "diagonal", "none"),
-        default="none",
-        help="first learn the geometry of the rows in one round (default: none; auto: where it pays)",
+        default="auto",
+        help="first learn the geometry of the rows in one round (default auto: where it pays)",
     )
     how = parser.add_argument_group("run")
     how.add_argument(

@@ -57,8 +57,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--survey",
         choices=("auto", "full", "diagonal", "none"),
-        default="none",
-        help="first learn the geometry of the rows in one round (default: none; auto: where it pays)",
+        default="auto",
+        help="first learn the geometry of the rows in one round (default auto: where it pays)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 

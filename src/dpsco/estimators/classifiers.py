@@ -85,7 +85,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         Whether the model has an intercept.
     rounds : int, optional
         Number of adaptive rounds; planned by default. With a survey it is the most of them.
-    survey : {"none", "auto", "full", "diagonal"}
+    survey : {"auto", "full", "diagonal", "none"}
         "auto": a first round learns the geometry of the rows where that pays. Columns may then differ in size. The
         others as in ``dpsco.plan``.
     adjacency : {"zero-out", "replace"}
@@ -143,7 +143,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         *,
         fit_intercept: bool = True,
         rounds: int | None = None,
-        survey: str = "none",
+        survey: str = "auto",
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,
@@ -216,7 +216,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         width: float = 1.0,
         fit_intercept: bool = True,
         rounds: int | None = None,
-        survey: str = "none",
+        survey: str = "auto",
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,

@@ -61,7 +61,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         width: float = 0.5,
         fit_intercept: bool = True,
         rounds: int | None = None,
-        survey: str = "none",
+        survey: str = "auto",
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,

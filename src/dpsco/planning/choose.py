@@ -17,7 +17,7 @@ from dpsco.problem import Problem
 
 __all__ = ["RULES", "SURVEYS", "plan"]
 
-SURVEYS = ("none", "auto", *MOMENTS)
+SURVEYS = ("auto", *MOMENTS, "none")
 RULES = ("response", "theorem-1", "theorem-2")
 _OURS = "accelerated-srgd"
 
@@ -32,7 +32,7 @@ def plan(
     rounds: int | None = None,
     memory: float | None = None,
     mechanism: str | None = None,
-    survey: str = "none",
+    survey: str = "auto",
 ) -> Plan:
     """Plan a run over ``n`` rows. The plan needs no tuning and has seen no data.
 
@@ -57,7 +57,7 @@ def plan(
         Most bytes kept between rounds (rule ``"response"``).
     mechanism : str, optional
         Fixes how the noise is correlated; by default the one made for the method, for theorems the binary tree.
-    survey : {"none", "auto", "full", "diagonal"}
+    survey : {"auto", "full", "diagonal", "none"}
         Whether a first round learns the geometry of the rows (methods/surveyed.py) and decides on the others. "auto"
         takes one where it is possible, public numbers say that it pays, and none of method, rule, memory and mechanism
         is given.

@@ -2,6 +2,9 @@
 
     survey -> geometry -> start, metric P, T, B, clip, beta, z-step, mechanism -> a plan on the rows P a
 
+A release that shows nothing usable gives the plain plan on the rows as they are: a run whose survey is spent never ends
+in a refusal.
+
 Guarantee: post-processing of the released survey. The budget is that of the first stage's plan, and nothing here can
 change it. The same release gives the same plan: BLAS runs on one thread.
 Cost: 0.3 s at 50 columns, about 1 s at 800.
@@ -9,6 +12,7 @@ Cost: 0.3 s at 50 columns, about 1 s at 800.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -23,10 +27,11 @@ from dpsco.planning.geometry import Geometry, geometry, metric
 from dpsco.planning.plan import Plan
 from dpsco.planning.prediction import Prediction
 from dpsco.planning.released_survey import Health, read_survey
+from dpsco.planning.response_planner import response_plan
 from dpsco.planning.spectrum_priors import loss_scale
 from dpsco.planning.survey_start import start_from
 from dpsco.planning.surveyed_planner import rounds_choice
-from dpsco.problem import Everything, L2Ball, Logistic, Problem, Softmax
+from dpsco.problem import Everything, L2Ball, Logistic, Problem, Softmax, Squared
 from dpsco.problem.domains import Domain
 from dpsco.problem.mapped_ball import mapped_ball
 from dpsco.query import Array
@@ -34,6 +39,9 @@ from dpsco.query import Array
 __all__ = ["SecondStage", "second_stage"]
 
 _LEAST_RATIO = 1e-4
+_WIDE = 20.0
+_SANE = 1e12
+"""Clip, beta and the length of mapped rows are of order 1 to p: whatever is beyond this is not a plan."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +99,10 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
     )
     form = metric(shape, choice.ridge)
     row_map = RowMap(form.matrix, problem.feature_norm, moment.constant)
+    longest = math.hypot(1.0, moment.constant) * float(np.linalg.norm(row_map.matrix, 2))
+    finite = math.isfinite(choice.predicted)
+    if not finite or not all(1 / _SANE < value < _SANE for value in (choice.clip, choice.beta, longest)):
+        return _unwhitened(plan, method, shape, survey.health)
     later = AcceleratedSRGD(
         rounds=choice.rounds,
         beta=choice.beta,
@@ -99,7 +111,6 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
         mechanism="workload",
         prior=tuple(np.clip(choice.ratios, _LEAST_RATIO, 1.0).tolist()),
     )
-    longest = math.hypot(1.0, moment.constant) * float(np.linalg.norm(row_map.matrix, 2))
     mapped = Problem(
         loss=problem.loss,
         domain=_domain(problem.domain, row_map, columns),
@@ -117,6 +128,22 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
         geometry=shape,
         health=survey.health,
     )
+
+
+def _unwhitened(plan: Plan, method: Surveyed, shape: Geometry, health: Health) -> SecondStage:
+    """The plain plan on the other rows, for a survey that shows nothing usable: its rows are spent, the rest go on."""
+    problem, left, constant = plan.problem, plan.n - method.rows, method.moment(plan.problem).constant
+    columns, most = problem.dimension + problem.intercept, method.rounds - 1
+    row_map = RowMap(np.eye(columns), problem.feature_norm, constant)
+    domain = _domain(problem.domain, row_map, columns)
+    if isinstance(problem.loss, Squared) and isinstance(domain, Everything):  # it has slopes of every size there
+        domain = L2Ball(_WIDE * problem.loss.label_bound)
+    mapped = Problem(problem.loss, domain, columns, feature_norm=math.hypot(1.0, constant))
+    made = response_plan(mapped, left, plan.budget)
+    if made.rounds > most:
+        made = response_plan(mapped, left, plan.budget, rounds=most)
+    start = mapped.domain.project(np.zeros(mapped.parameters))
+    return SecondStage(dataclasses.replace(made, rule="released survey"), row_map, start, shape, health)
 
 
 def _domain(domain: Domain, row_map: RowMap, columns: int) -> Domain:

@@ -35,7 +35,7 @@ def table_plan(
     intercept: bool,
     radius: float | None = None,
     rounds: int | None = None,
-    survey: str = "none",
+    survey: str = "auto",
 ) -> Plan:
     """The plan of a table whose rows are scaled into the unit ball.
 
