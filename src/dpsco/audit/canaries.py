@@ -136,7 +136,7 @@ def estimator_guesses(
         subject = estimator_subject(estimator, wide, coins, classes)
         each_run = min(each, subject.plan.batch_size)
         rows = np.zeros((each_run, wide.shape[1]))
-        rows[np.arange(each_run), features.shape[1] + np.arange(each_run)] = _LONG * float(estimator.feature_norm)
+        rows[np.arange(each_run), features.shape[1] + np.arange(each_run)] = _LONG * float(estimator.feature_norm or 1.0)
         right += guess(subject, wide, coins, rows, rng)
         total, runs = total + each_run, runs + 1
     return Guesses(right, total, runs)

@@ -125,7 +125,7 @@ def estimator_subject(estimator: Any, features: Array, labels: Array, classes: C
         return _visible(other.privacy_) + other.coef_.tobytes() + np.asarray(other.intercept_).tobytes()
 
     name = f"{type(estimator).__name__} ({plan.rounds} rounds of {plan.batch_size} rows)"
-    norm = float(estimator.feature_norm)
+    norm = float(model._norm)
     oracle = library_oracle(plan)
     return Subject(name, plan, run, oracle, lambda rows: np.asarray(unit_rows(rows, norm)), False)
 
