@@ -325,3 +325,13 @@ def test_a_target_that_is_not_there_is_named(target: str, capsys) -> None:
 def test_the_page_about_audits_runs() -> None:
     text = (HERE.parents[1] / "docs" / "audit.md").read_text(encoding="utf-8")
     exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], {"__name__": "page"})  # noqa: S102
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace", "add-remove"])
+def test_a_surveyed_plan_is_audited_in_both_stages(adjacency) -> None:
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 4, intercept=True)
+    method = dpsco.Surveyed(rounds=4, rows=100)
+    plan = dpsco.Plan(problem, 400, dpsco.Budget(4.0, 1e-5, adjacency), method)
+    found = audit(plan, seed=0, seconds=4.0)
+    assert found.passed, str(found)
+    assert "(survey) and" in str(found)

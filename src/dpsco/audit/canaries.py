@@ -11,6 +11,7 @@ coordinate, so guesses are, and the bound of independent guesses holds; the one 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -136,7 +137,8 @@ def estimator_guesses(
         subject = estimator_subject(estimator, wide, coins, classes)
         each_run = min(each, subject.plan.batch_size)
         rows = np.zeros((each_run, wide.shape[1]))
-        rows[np.arange(each_run), features.shape[1] + np.arange(each_run)] = _LONG * float(estimator.feature_norm or 1.0)
+        norm = float(estimator.feature_norm or 1.0)
+        rows[np.arange(each_run), features.shape[1] + np.arange(each_run)] = _LONG * norm
         right += guess(subject, wide, coins, rows, rng)
         total, runs = total + each_run, runs + 1
     return Guesses(right, total, runs)
@@ -155,7 +157,7 @@ def guess(
     label = np.nanmax(y)
     x[:count], y[:count] = canaries, label
     x[:count][~coins], y[:count][~coins] = _out(plan, canaries, label, ~coins)
-    ids = np.arange(len(y))
+    ids = _ids(plan, count, len(y))
     seen = observe(lambda: subject.run(x, y, ids, False))
     if seen.error is not None or not schedules(plan, seen.released):
         raise DataError("The run did not come to its end on ordinary rows: mend it before canaries are put into it.")
@@ -203,11 +205,21 @@ def _own(plan: Plan, query: Query, feature: int) -> Any:
     return np.array([*second, *range(after + feature, after + plan.problem.parameters, p)])
 
 
+def _ids(plan: Plan, canaries: int, rows: int) -> Ids:
+    """Ids of the rows; those of canaries are hashed into the survey, if there is one."""
+    if not isinstance(plan.method, Surveyed) or plan.budget.adjacency != "add-remove":
+        return np.arange(rows)
+    tried = np.arange(rows, rows + 4 * (canaries + 8) * math.ceil(plan.n / plan.method.rows))
+    surveyed = rounds_of_ids(tried, bytes.fromhex(plan.digest()), plan.n) < plan.method.rows
+    return np.concatenate([tried[surveyed][:canaries], np.arange(canaries, rows)])
+
+
 def _rounds(plan: Plan, ids: Ids) -> Ids:
+    if isinstance(plan.method, Surveyed):
+        return np.zeros(len(ids), dtype=np.int64)
     if plan.budget.adjacency != "add-remove":
         return ids // plan.batch_size
-    salt = bytes.fromhex(plan.digest())
-    return rounds_of_ids(ids, salt, plan.rounds)
+    return rounds_of_ids(ids, bytes.fromhex(plan.digest()), plan.rounds)
 
 
 def _one_each(subject: Subject) -> bool:
