@@ -28,7 +28,7 @@ from dpsco.algorithm_1 import Z_STEPS, eta, update
 from dpsco.errors import InvalidArgument, one_of
 from dpsco.methods.adaptive_beta import adapted_beta
 from dpsco.methods.method import RoundMethod, value_of
-from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_noise
+from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_schedule
 from dpsco.problem import Problem
 from dpsco.query import Array, Query, Released
 from dpsco.release.mechanisms import MECHANISMS, mechanism
@@ -107,15 +107,8 @@ class AcceleratedSRGD(RoundMethod):
         noise = mechanism(
             self.mechanism, horizon=self.rounds, dimension=problem.parameters, z_step=self.z_step, **fitted
         )
-        return Schedule(
-            problem=problem,
-            n=n,
-            budget=budget,
-            settings={"beta": problem.smoothness if self.beta is None else self.beta},
-            calibration=fresh_noise(problem, n, budget, noise, batch_size=size, clip=self.clip),
-            mechanism=noise,
-            batch_size=size,
-        )
+        settings = self._setting("beta", problem.smoothness)
+        return fresh_schedule(problem, n, budget, noise, batch_size=size, clip=self.clip, settings=lambda _: settings)
 
     def gradients_per_row(self, schedule: Schedule) -> int:
         return 2

@@ -28,7 +28,7 @@ from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, one_of
 from dpsco.methods.dp_sgd import ITERATES, averaged
 from dpsco.methods.method import RoundMethod, gradient_bound, mean_of, reach
-from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_noise
+from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_schedule
 from dpsco.problem import Problem
 from dpsco.query import Array, Query, Released
 from dpsco.release.mechanisms import MECHANISMS, Mechanism, mechanism
@@ -95,19 +95,14 @@ class DPFTRL(RoundMethod):
             return mechanism(self.mechanism, horizon=horizon, dimension=p)
 
         noise = Restarted(T, self.restarts, segment) if self.restarts else segment(T)
-        calibration = fresh_noise(problem, n, budget, noise, batch_size=size, clip=self.clip)
-        e = noise.mean_error * calibration.at(0).sigma / (noise.sensitivity * size)
-        variance = gradient_bound(problem, self.clip) ** 2 / size + p * e**2 / T
-        formula = min(1.0 / problem.smoothness, reach(problem) / math.sqrt(variance * T)) * (1.0 - self.momentum)
-        return Schedule(
-            problem=problem,
-            n=n,
-            budget=budget,
-            settings=self._setting("step_size", formula),
-            calibration=calibration,
-            mechanism=noise,
-            batch_size=size,
-        )
+
+        def settings(sigma: float) -> dict[str, float]:
+            e = noise.mean_error * sigma / (noise.sensitivity * size)
+            variance = gradient_bound(problem, self.clip) ** 2 / size + p * e**2 / T
+            formula = min(1.0 / problem.smoothness, reach(problem) / math.sqrt(variance * T))
+            return self._setting("step_size", formula * (1.0 - self.momentum))
+
+        return fresh_schedule(problem, n, budget, noise, batch_size=size, clip=self.clip, settings=settings)
 
     def start(self, schedule: Schedule, x0: Array) -> DPFTRLState:
         zero = np.zeros_like(x0)

@@ -20,13 +20,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpsco.accounting.budget import Budget
 from dpsco.errors import one_of
+from dpsco.methods.fresh_batches import FreshBatches
 from dpsco.methods.method import RoundMethod, gradient_bound, mean_of, reach
-from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_noise
+from dpsco.methods.schedule import Schedule
 from dpsco.problem import Problem
 from dpsco.query import Array, Query, Released
-from dpsco.release.mechanisms import Independent
 
 __all__ = ["DPSGD", "ITERATES", "DPSGDState", "GradientSteps", "averaged"]
 
@@ -77,7 +76,7 @@ class GradientSteps(RoundMethod):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DPSGD(GradientSteps):
+class DPSGD(GradientSteps, FreshBatches):
     """DP-SGD in one pass.
 
     Parameters
@@ -90,25 +89,7 @@ class DPSGD(GradientSteps):
         What it returns.
     """
 
-    batch_size: int = 0
-
     name: ClassVar[str] = "dp-sgd"
-    reason: ClassVar[str] = (
-        "each row is in one batch, and the clipped sum of a batch is released once with Gaussian noise."
-    )
-
-    def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
-        size, noise = fresh_batch_size(self.rounds, self.batch_size, n), Independent(self.rounds)
-        calibration = fresh_noise(problem, n, budget, noise, batch_size=size, clip=self.clip)
-        return Schedule(
-            problem=problem,
-            n=n,
-            budget=budget,
-            settings=self._setting("step_size", self._formula(problem, size, calibration.at(0).sigma)),
-            calibration=calibration,
-            mechanism=noise,
-            batch_size=size,
-        )
 
 
 def averaged(iterate: str, mean: Array, x: Array, step: int, rounds: int) -> Array:

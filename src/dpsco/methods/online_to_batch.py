@@ -29,7 +29,7 @@ import numpy as np
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, one_of, positive_integer
 from dpsco.methods.method import RoundMethod, mean_of, reach
-from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_noise
+from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_schedule
 from dpsco.methods.unaccelerated_srgd import CONSTANTS
 from dpsco.problem import Problem
 from dpsco.query import Array, Query, Released
@@ -94,15 +94,8 @@ class OnlineToBatch(RoundMethod):
         noise = mechanism(self.mechanism, horizon=self.rounds, dimension=problem.parameters)
         clips = self._clips(problem)
         clip: float | Sequence[float] = max(clips) if self.power == 1 else clips  # nearly even: one for all rounds
-        return Schedule(
-            problem=problem,
-            n=n,
-            budget=budget,
-            settings=self._setting("step_size", 2.0 * reach(problem)),
-            calibration=fresh_noise(problem, n, budget, noise, batch_size=size, clip=clip),
-            mechanism=noise,
-            batch_size=size,
-        )
+        settings = self._setting("step_size", 2.0 * reach(problem))
+        return fresh_schedule(problem, n, budget, noise, batch_size=size, clip=clip, settings=lambda _: settings)
 
     def _clips(self, problem: Problem) -> list[float]:
         rises = [self._weight(t) - self._weight(t - 1) for t in range(1, self.rounds + 1)]

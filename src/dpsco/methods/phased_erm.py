@@ -35,12 +35,10 @@ from dpsco.accounting.budget import Budget
 from dpsco.errors import DataError, InvalidArgument, one_of
 from dpsco.methods.method import Phase, RowAccess
 from dpsco.methods.phased_sgd import PhasedMethod
-from dpsco.methods.phases import phase_rows, rounding, step_formula, summation
-from dpsco.methods.schedule import Schedule, fresh_portions
+from dpsco.methods.phases import phase_rows, phased_schedule, rounding, step_formula, summation
+from dpsco.methods.schedule import Schedule
 from dpsco.problem import Problem
 from dpsco.query import Array, Batch, Clipped, Query
-from dpsco.release.calibration import Uneven, calibrate_output
-from dpsco.release.mechanisms import Independent
 
 __all__ = ["PhasedERM", "Subproblem"]
 
@@ -123,7 +121,7 @@ class PhasedERM(PhasedMethod):
         self._check_convex(problem, budget)
         rows, L = phase_rows(n), self._lipschitz(problem)
         settings = self._setting("step_size", step_formula(problem, n, budget, L, rows))
-        noise = []
+        moved = []
         for i, n_i in enumerate(rows):
             at = self.subproblem(problem, n, settings["step_size"], i)
             certificate = rounding(problem, 1, L / at.smoothness) * at.smoothness / at.lam
@@ -133,26 +131,8 @@ class PhasedERM(PhasedMethod):
                     f"{at.tau:.3g} of a minimiser, and rounding could be {certificate:.3g}. Use a larger step_size."
                 )
             certificate += summation(n_i, L) / at.lam
-            noise.append(
-                calibrate_output(
-                    budget,
-                    sensitivity=L / (at.lam * n_i),
-                    error=at.tau + certificate,
-                    dimension=problem.parameters,
-                    largest=problem.radius,
-                    rounds=len(rows),
-                )
-            )
-        return Schedule(
-            problem=problem,
-            n=n,
-            budget=budget,
-            settings=settings,
-            calibration=Uneven(tuple(noise)),
-            mechanism=Independent(len(rows)),
-            portions=fresh_portions(rows),
-            sampling=f"phases of {rows[0]:,} down to {rows[-1]:,} rows, several passes over each",
-        )
+            moved.append((L / (at.lam * n_i), at.tau + certificate))
+        return phased_schedule(problem, n, budget, settings, rows, moved, "rows, several passes over each")
 
     def answer(self, schedule: Schedule, query: Query, batch: Batch, rows: RowAccess) -> Clipped:
         """The certified minimiser of the phase: SENSITIVE until it is released."""

@@ -25,13 +25,11 @@ from dpsco.accounting.budget import Budget
 from dpsco.errors import one_of
 from dpsco.methods.convex import ConvexMethod
 from dpsco.methods.method import RowAccess, reach, value_of
-from dpsco.methods.phases import phase_rows, rounding, step_formula
-from dpsco.methods.schedule import Schedule, fresh_portions
+from dpsco.methods.phases import phase_rows, phased_schedule, rounding, step_formula
+from dpsco.methods.schedule import Schedule
 from dpsco.methods.unaccelerated_srgd import CONSTANTS
 from dpsco.problem import Problem
 from dpsco.query import Array, Batch, Clipped, Query, Released
-from dpsco.release.calibration import Uneven, calibrate_output
-from dpsco.release.mechanisms import Independent
 
 __all__ = ["PhasedMethod", "PhasedSGD", "PhasedState"]
 
@@ -103,29 +101,9 @@ class PhasedSGD(PhasedMethod):
         settings = self._setting("step_size", min(formula, largest))
         self._check_non_expansive(settings["step_size"], largest)
         more = 4.0 / budget.clips_apart if self.constants == "paper" else 1.0
-        noise = []
-        for i, n_i in enumerate(rows):
-            moved = L * _eta(settings["step_size"], i)
-            noise.append(
-                calibrate_output(
-                    budget,
-                    sensitivity=more * moved,
-                    error=rounding(problem, n_i, moved),
-                    dimension=problem.parameters,
-                    largest=problem.radius,
-                    rounds=len(rows),
-                )
-            )
-        return Schedule(
-            problem=problem,
-            n=n,
-            budget=budget,
-            settings=settings,
-            calibration=Uneven(tuple(noise)),
-            mechanism=Independent(len(rows)),
-            portions=fresh_portions(rows),
-            sampling=f"phases of {rows[0]:,} down to {rows[-1]:,} fresh rows, one pass",
-        )
+        steps = [L * _eta(settings["step_size"], i) for i in range(len(rows))]
+        moved = [(more * step, rounding(problem, n_i, step)) for step, n_i in zip(steps, rows, strict=True)]
+        return phased_schedule(problem, n, budget, settings, rows, moved, "fresh rows, one pass")
 
     def answer(self, schedule: Schedule, query: Query, batch: Batch, rows: RowAccess) -> Clipped:
         """The average iterate of the phase: SENSITIVE until it is released."""

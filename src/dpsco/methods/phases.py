@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 
 from dpsco.accounting.budget import Budget
 from dpsco.methods.method import reach
+from dpsco.methods.schedule import Schedule, fresh_portions
 from dpsco.problem import Problem
+from dpsco.release.calibration import Uneven, calibrate_output
+from dpsco.release.mechanisms import Independent
 
-__all__ = ["MOST_PHASES", "phase_rows", "rounding", "step_formula", "summation"]
+__all__ = ["MOST_PHASES", "phase_rows", "phased_schedule", "rounding", "step_formula", "summation"]
 
 MOST_PHASES = 10
 """Steps and noise fall by 4 per phase: after ten they are 10^-6 of the first, which float64 still resolves."""
@@ -35,6 +39,57 @@ def step_formula(problem: Problem, n: int, budget: Budget, L: float, rows: list[
     slope += sum(p * (c * 4.0 ** -(i - 1)) ** 2 / (2 * 4.0**-i * rows[i - 1]) for i in range(2, k + 1))
     slope += L * math.sqrt(p) * c * 4.0**-k
     return math.sqrt(4 * reach(problem) ** 2 / n / slope)
+
+
+def phased_schedule(
+    problem: Problem,
+    n: int,
+    budget: Budget,
+    settings: Mapping[str, float],
+    rows: list[int],
+    moved: Iterable[tuple[float, float]],
+    passes: str,
+) -> Schedule:
+    """Return the schedule of disjoint phases with noise on the output of each.
+
+    Parameters
+    ----------
+    problem, n, budget
+        As in ``Method.schedule``.
+    settings : mapping
+        Every tunable hyperparameter by name.
+    rows : list of int
+        Rows of each phase.
+    moved : iterable of (float, float)
+        Of each phase: how far one clipped row moves its output, and how far the computed output may be off.
+    passes : str
+        How often a phase sees its rows, for the report.
+
+    Returns
+    -------
+    Schedule
+    """
+    noise = [
+        calibrate_output(
+            budget,
+            sensitivity=sensitivity,
+            error=error,
+            dimension=problem.parameters,
+            largest=problem.radius,
+            rounds=len(rows),
+        )
+        for sensitivity, error in moved
+    ]
+    return Schedule(
+        problem=problem,
+        n=n,
+        budget=budget,
+        settings=settings,
+        calibration=Uneven(tuple(noise)),
+        mechanism=Independent(len(rows)),
+        portions=fresh_portions(rows),
+        sampling=f"phases of {rows[0]:,} down to {rows[-1]:,} {passes}",
+    )
 
 
 def rounding(problem: Problem, steps: float, move: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from dpsco.query import Portion
 from dpsco.release.calibration import Calibration, Uneven, calibrate, calibrate_uneven
 from dpsco.release.mechanisms import Mechanism
 
-__all__ = ["Schedule", "fresh_batch_size", "fresh_noise", "fresh_portions"]
+__all__ = ["Schedule", "fresh_batch_size", "fresh_portions", "fresh_schedule"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -123,14 +123,49 @@ def fresh_portions(sizes: Sequence[int]) -> tuple[Portion, ...]:
     return tuple(map(Portion, edges[:-1], edges[1:]))
 
 
-def fresh_noise(
-    problem: Problem, n: int, budget: Budget, mechanism: Mechanism, *, batch_size: int, clip: float | Sequence[float]
-) -> Calibration | Uneven:
-    """Noise for disjoint batches, with one clip or with one per round.
+def fresh_schedule(
+    problem: Problem,
+    n: int,
+    budget: Budget,
+    mechanism: Mechanism,
+    *,
+    batch_size: int,
+    clip: float | Sequence[float],
+    settings: Callable[[float], Mapping[str, float]],
+) -> Schedule:
+    """Return the schedule of disjoint batches, with one clip or with one per round.
 
     With add-remove a row's round is secret, so one round may hold all n rows.
+
+    Parameters
+    ----------
+    problem, n, budget
+        As in ``Method.schedule``.
+    mechanism : Mechanism
+        The noise of a run.
+    batch_size : int
+        Rows per round.
+    clip : float or sequence of float
+        Bound on one row's contribution.
+    settings : callable
+        Returns every tunable hyperparameter by name, given the sigma of round 0.
+
+    Returns
+    -------
+    Schedule
     """
-    rows = n if budget.adjacency == "add-remove" else batch_size
+    rows, p = n if budget.adjacency == "add-remove" else batch_size, problem.parameters
+    noise: Calibration | Uneven
     if isinstance(clip, float):
-        return calibrate(budget, mechanism, clip=clip, dimension=problem.parameters, rows=rows)
-    return calibrate_uneven(budget, mechanism, clips=clip, dimension=problem.parameters, rows=rows)
+        noise = calibrate(budget, mechanism, clip=clip, dimension=p, rows=rows)
+    else:
+        noise = calibrate_uneven(budget, mechanism, clips=clip, dimension=p, rows=rows)
+    return Schedule(
+        problem=problem,
+        n=n,
+        budget=budget,
+        settings=settings(noise.at(0).sigma),
+        calibration=noise,
+        mechanism=mechanism,
+        batch_size=batch_size,
+    )

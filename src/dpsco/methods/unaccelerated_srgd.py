@@ -28,7 +28,7 @@ from dpsco.algorithm_1 import eta
 from dpsco.errors import one_of
 from dpsco.methods.accelerated_srgd import recursive_query
 from dpsco.methods.method import RoundMethod, gradient_bound, mean_of, reach
-from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_noise
+from dpsco.methods.schedule import Schedule, fresh_batch_size, fresh_schedule
 from dpsco.problem import Problem
 from dpsco.query import Array, Query, Released
 from dpsco.release.mechanisms import MECHANISMS, mechanism
@@ -86,15 +86,7 @@ class UnacceleratedSRGD(RoundMethod):
         if self.constants == "paper":
             growth = problem.smoothness / settings["beta"]
             clip = [self.clip * (1.0 + t * growth) for t in range(self.rounds)]
-        return Schedule(
-            problem=problem,
-            n=n,
-            budget=budget,
-            settings=settings,
-            calibration=fresh_noise(problem, n, budget, noise, batch_size=size, clip=clip),
-            mechanism=noise,
-            batch_size=size,
-        )
+        return fresh_schedule(problem, n, budget, noise, batch_size=size, clip=clip, settings=lambda _: settings)
 
     def gradients_per_row(self, schedule: Schedule) -> int:
         return 2
