@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from dpsco.accounting.budget import Budget
-from dpsco.methods import Surveyed
-from dpsco.planning.choose import plan
+from dpsco.errors import one_of
+from dpsco.planning.choose import SURVEYS, plan
 from dpsco.planning.plan import Plan
+from dpsco.planning.surveyed_plan import surveyed_plan
 from dpsco.problem import Huber, L2Ball, Loss, Problem, Squared
 
 __all__ = ["default_delta", "model_ball", "table_plan"]
@@ -48,13 +49,14 @@ def table_plan(
         classifiers and 10 for regressions: the plain plan counts on models of ordinary size.
     """
 
-    def within(size: float) -> Plan:
-        problem = Problem(loss, model_ball(size, loss), width, intercept=intercept)
-        return plan(problem, n=n, budget=budget, rounds=rounds, survey=survey)
+    def within(size: float) -> Problem:
+        return Problem(loss, model_ball(size, loss), width, intercept=intercept)
 
     if radius is not None:
-        return within(radius)
-    surveyed = within(WIDE)
-    if isinstance(surveyed.method, Surveyed):
-        return surveyed
-    return within(10.0 if isinstance(loss, (Huber, Squared)) else 20.0)
+        return plan(within(radius), n=n, budget=budget, rounds=rounds, survey=survey)
+    if one_of("survey", survey, SURVEYS) != "none":
+        surveyed = surveyed_plan(within(WIDE), n, budget, rounds=rounds, survey=survey)
+        if surveyed is not None:
+            return surveyed
+    ordinary = 10.0 if isinstance(loss, (Huber, Squared)) else 20.0
+    return plan(within(ordinary), n=n, budget=budget, rounds=rounds, survey="none")
