@@ -39,7 +39,7 @@ MARKS: dict[int, tuple[str, tuple[str, ...]]] = {
             "release/test_noise.py::test_a_row_is_the_same",
             "release/test_noise.py::test_numpys_global_state",
             "release/test_noise.py::test_keys_are_256",
-            "release/test_release.py::test_a_seeded_run_says",
+            "release/test_release_secrets.py::test_a_seeded_run_says",
             "marks/test_draws.py",
         ),
     ),
@@ -118,8 +118,8 @@ MARKS: dict[int, tuple[str, tuple[str, ...]]] = {
     19: (
         "flipped bytes, missing, extra or foreign fields are refused; no pickle; fuzzed readers: dpsco errors only",
         (
-            "release/test_ledger_files.py::test_every_flipped_byte",
-            "release/test_ledger_files.py::test_missing_extra",
+            "release/test_ledger_damage.py::test_every_flipped_byte",
+            "release/test_ledger_damage.py::test_missing_extra",
             "release/test_ledger_files.py::test_no_file_is_read",
             "rows/test_model_file.py::test_any_flipped_byte",
             "fuzz/test_readers.py",
@@ -128,8 +128,8 @@ MARKS: dict[int, tuple[str, tuple[str, ...]]] = {
     20: (
         "kill -9 at any moment, then resume: same model bit for bit",
         (
-            "release/test_ledger_files.py::test_kill_9",
-            "release/test_ledger_files.py::test_a_crash_at_every",
+            "release/test_ledger_crashes.py::test_kill_9",
+            "release/test_ledger_crashes.py::test_a_crash_at_every",
             "cli/test_kill.py",
             "faults/test_signals.py",
             "faults/test_killed_federation.py",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.mutation.mutant import Mutant
 from tests.mutation.one_row_mutants import ONE_ROW
+from tests.mutation.state_mutants import STATE
 
 __all__ = ["CONTROL", "MUTANTS", "NAMED", "Mutant"]
 
@@ -129,53 +130,6 @@ MUTANTS = (
         ("tests/accounting/test_budget_account.py::test_replace_moves_a_sum_twice_as_far",),
     ),
     Mutant(
-        "the fingerprint check removed",
-        (("release/releaser.py", "elif not hmac.compare_digest(recorded, fingerprint):", "elif False:"),),
-        ("tests/release/test_release.py::test_another_sum_for_a_released_round_is_refused",),
-    ),
-    Mutant(
-        "the same batch released for another query under one key",
-        (("release/releaser.py", '"fingerprint", query.digest(points), ', '"fingerprint", '),),
-        ("tests/release/test_release.py::test_another_query_for_a_released_round_is_refused",),
-    ),
-    Mutant(
-        "the key left in a saved model",
-        (
-            (
-                "release/ledger.py",
-                "super().__init__(secrets.token_hex(16), key, [])",
-                "super().__init__(key.hex(), key, [])",
-            ),
-        ),
-        ("tests/release/test_release.py::test_no_key_or_noise_is_reachable_from_a_result",),
-    ),
-    Mutant(
-        "the key left on disk after the last round",
-        (
-            (
-                "release/ledger.py",
-                "        self._key = None\n        self._save()\n",
-                "        self._save()\n        self._key = None\n",
-            ),
-        ),
-        (
-            "tests/release/test_ledger_files.py::test_the_secret_is_readable_by_its_owner_only_and_the_key_is_erased_at_the_end",
-        ),
-    ),
-    Mutant(
-        "the secret readable by everybody",
-        (
-            (
-                "release/ledger.py",
-                'write_sealed(self._folder / "secret.json", secret, mode=0o600)',
-                'write_sealed(self._folder / "secret.json", secret)',
-            ),
-        ),
-        (
-            "tests/release/test_ledger_files.py::test_the_secret_is_readable_by_its_owner_only_and_the_key_is_erased_at_the_end",
-        ),
-    ),
-    Mutant(
         "the grid removed",
         (("query.py", "    np.rint(steps, out=steps)\n", ""),),
         ("tests/release/test_release.py::test_precision_attack_finds_no_output_off_the_grid_for_either_neighbour",),
@@ -231,45 +185,9 @@ MUTANTS = (
         (f"{FLOAT_NOISE}::test_every_record_of_a_group_pays_for_the_float_noise",),
     ),
     Mutant(
-        "a stream that opens twice",
-        (("rows/one_pass.py", "if not self._unopened.acquire(blocking=False):", "if False:"),),
-        ("tests/rows/test_stream.py::test_a_second_pass_is_refused",),
-    ),
-    Mutant(
-        "an account that is never empty",
-        (("accounting/account.py", "if total > self.limit.mu * (1 + 1e-12):", "if False:"),),
-        ("tests/accounting/test_budget_account.py::test_an_account_is_exact_on_equal_runs",),
-    ),
-    Mutant(
-        "keys from numpy's global state",
-        (("release/noise.py", "return secrets.token_bytes(KEY_BYTES)", "return np.random.bytes(KEY_BYTES)"),),
-        ("tests/run/test_train.py::test_numpys_global_state_is_neither_read_nor_written",),
-    ),
-    Mutant(
-        "keys of 31 bits",
-        (
-            (
-                "release/noise.py",
-                "return secrets.token_bytes(KEY_BYTES)",
-                "return secrets.randbits(31).to_bytes(KEY_BYTES, 'little')",
-            ),
-        ),
-        ("tests/release/test_noise.py::test_keys_are_256_fresh_bits",),
-    ),
-    Mutant(
         "a person counts one row too often",
         (("rows/contribution_cap.py", "rank + before[codes] < self.limit", "rank + before[codes] <= self.limit"),),
         ("tests/rows/test_columns.py::test_the_cap_counts_the_first_rows_of_each_unit_over_all_calls",),
-    ),
-    Mutant(
-        "a checkpoint read without its checksum",
-        (("json_files.py", "    if not intact:\n", "    if False:\n"),),
-        ("tests/accounting/test_budget_account.py::test_any_changed_byte_of_the_account_is_noticed",),
-    ),
-    Mutant(
-        "the key reused by another plan",
-        (("run/stage.py", '"run", digest)', '"run")'),),
-        ("tests/release/test_release.py::test_the_same_key_gives_unrelated_noise_to_another_plan_or_start",),
     ),
     Mutant(
         "no clip in the compiled kernels",
@@ -325,74 +243,9 @@ MUTANTS = (
         ("tests/engines/on_flower/test_faults.py::test_a_faulty_client_counts_as_zero[not its round]",),
     ),
     Mutant(
-        "a forked child keeps the run",
-        (
-            ("release/ledger.py", "self._copied, self._key = self._copied or self._key is not None, None", "pass"),
-            (
-                "release/ledger.py",
-                "if self._copied or (self._process != os.getpid() and",
-                "if self._copied or (False and",
-            ),
-        ),
-        (
-            "tests/release/test_processes.py::test_two_children_of_a_live_run_release_nothing_and_the_parent_goes_on",
-            "tests/release/test_processes.py::test_partial_fit_goes_on_in_the_process_that_began_it_only",
-        ),
-    ),
-    Mutant(
-        "a fork that Python is not told of keeps the key",
-        (
-            (
-                "release/ledger.py",
-                "if self._copied or (self._process != os.getpid() and",
-                "if self._copied or (False and",
-            ),
-        ),
-        ("tests/run/test_honest_reports.py::test_a_fork_that_python_is_not_told_of_releases_nothing",),
-    ),
-    Mutant(
-        "facts state a smaller budget than the plan's",
-        (("run/preconditions.py", "if not same or whole.mu < part.mu:", "if False:"),),
-        ("tests/run/test_honest_reports.py::test_facts_cannot_state_a_smaller_budget_than_the_plan",),
-    ),
-    Mutant(
-        "a watched run is resumed as a private one",
-        (("run/stage.py", '"seeded": seeded, "watched": watched}', '"seeded": seeded}'),),
-        ("tests/run/test_honest_reports.py::test_a_watched_run_stays_not_private_when_it_is_resumed",),
-    ),
-    Mutant(
-        "a run of the caller's oracle says that the library clips",
-        (("run/preconditions.py", "of_library = exact and", "of_library = True or"),),
-        ("tests/run/test_honest_reports.py::test_a_run_states_who_clips",),
-    ),
-    Mutant(
-        "the rounds behind a survey begin again with a known key",
-        (
-            ("run/stage.py", 'for name in ("run.json", "secret.json")', 'for name in ("run.json",)'),
-            ("run/stage.py", "        master = new_key()\n", "        master = bytes(32)\n"),
-        ),
-        ("tests/run/test_surveyed.py::test_a_checkpoint_that_lost_the_key_of_its_rounds_is_refused",),
-    ),
-    Mutant(
-        "each link to an account is an account",
-        (
-            (
-                "accounting/account.py",
-                'object.__setattr__(self, "path", Path(self.path).resolve())',
-                'object.__setattr__(self, "path", Path(self.path).absolute())',
-            ),
-        ),
-        ("tests/accounting/test_budget_account.py::test_symbolic_links_to_an_account_are_one_account",),
-    ),
-    Mutant(
         "no dither on fine grids",
         (("release/float_noise.py", "        width *= 2.0\n", "        break\n"),),
         (f"{FLOAT_NOISE}::test_a_fine_grid_without_a_dither_would_reveal_more_than_mu_and_with_it_a_thousandth",),
-    ),
-    Mutant(
-        "charges do not wait for each other",
-        (("accounting/account.py", "wait=PATIENCE", "wait=0.0"),),
-        ("tests/accounting/test_budget_account.py::test_a_charge_waits_for_the_one_before_it",),
     ),
     Mutant(
         "a survey without its noise",
@@ -432,18 +285,7 @@ MUTANTS = (
         (("release/calibration.py", 'apart if budget.adjacency == "replace" else clip', "clip"),),
         (f"{SURVEYED}::test_both_stages_have_noise_for_the_whole_budget[replace]",),
     ),
-    Mutant(
-        "both stages with one key",
-        (
-            (
-                "run/stage.py",
-                'key = derive(master, "run", digest)',
-                'key = master if "survey" in about else derive(master, "run", digest)',
-            ),
-            ("run/stage.py", 'master = derive(survey.ledger.key, "rounds")', "master = survey.ledger.key"),
-        ),
-        (f"{SURVEYED}::test_noise_of_the_two_stages_is_unrelated",),
-    ),
+    *STATE,
     *ONE_ROW,
 )
 

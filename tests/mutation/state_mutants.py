@@ -1,0 +1,172 @@
+"""Seeded bugs of keys, ledgers, accounts, processes and reports: what a run remembers or says of itself."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Mutant
+
+__all__ = ["STATE"]
+
+SURVEYED = "tests/run/test_surveyed.py"
+
+STATE = (
+    Mutant(
+        "the fingerprint check removed",
+        (("release/releaser.py", "elif not hmac.compare_digest(recorded, fingerprint):", "elif False:"),),
+        ("tests/release/test_release.py::test_another_sum_for_a_released_round_is_refused",),
+    ),
+    Mutant(
+        "the same batch released for another query under one key",
+        (("release/releaser.py", '"fingerprint", query.digest(points), ', '"fingerprint", '),),
+        ("tests/release/test_release.py::test_another_query_for_a_released_round_is_refused",),
+    ),
+    Mutant(
+        "the key left in a saved model",
+        (
+            (
+                "release/ledger.py",
+                "super().__init__(secrets.token_hex(16), key, [])",
+                "super().__init__(key.hex(), key, [])",
+            ),
+        ),
+        ("tests/release/test_release_secrets.py::test_no_key_or_noise_is_reachable_from_a_result",),
+    ),
+    Mutant(
+        "the key left on disk after the last round",
+        (
+            (
+                "release/ledger.py",
+                "        self._key = None\n        self._save()\n",
+                "        self._save()\n        self._key = None\n",
+            ),
+        ),
+        (
+            "tests/release/test_ledger_files.py::test_the_secret_is_readable_by_its_owner_only_and_the_key_is_erased_at_the_end",
+        ),
+    ),
+    Mutant(
+        "the secret readable by everybody",
+        (
+            (
+                "release/ledger.py",
+                'write_sealed(self._folder / "secret.json", secret, mode=0o600)',
+                'write_sealed(self._folder / "secret.json", secret)',
+            ),
+        ),
+        (
+            "tests/release/test_ledger_files.py::test_the_secret_is_readable_by_its_owner_only_and_the_key_is_erased_at_the_end",
+        ),
+    ),
+    Mutant(
+        "a stream that opens twice",
+        (("rows/one_pass.py", "if not self._unopened.acquire(blocking=False):", "if False:"),),
+        ("tests/rows/test_stream.py::test_a_second_pass_is_refused",),
+    ),
+    Mutant(
+        "an account that is never empty",
+        (("accounting/account.py", "if total > self.limit.mu * (1 + 1e-12):", "if False:"),),
+        ("tests/accounting/test_budget_account.py::test_an_account_is_exact_on_equal_runs",),
+    ),
+    Mutant(
+        "keys from numpy's global state",
+        (("release/noise.py", "return secrets.token_bytes(KEY_BYTES)", "return np.random.bytes(KEY_BYTES)"),),
+        ("tests/run/test_train.py::test_numpys_global_state_is_neither_read_nor_written",),
+    ),
+    Mutant(
+        "keys of 31 bits",
+        (
+            (
+                "release/noise.py",
+                "return secrets.token_bytes(KEY_BYTES)",
+                "return secrets.randbits(31).to_bytes(KEY_BYTES, 'little')",
+            ),
+        ),
+        ("tests/release/test_noise.py::test_keys_are_256_fresh_bits",),
+    ),
+    Mutant(
+        "a checkpoint read without its checksum",
+        (("json_files.py", "    if not intact:\n", "    if False:\n"),),
+        ("tests/accounting/test_budget_account.py::test_any_changed_byte_of_the_account_is_noticed",),
+    ),
+    Mutant(
+        "the key reused by another plan",
+        (("run/stage.py", '"run", digest)', '"run")'),),
+        ("tests/release/test_release_secrets.py::test_the_same_key_gives_unrelated_noise_to_another_plan_or_start",),
+    ),
+    Mutant(
+        "a forked child keeps the run",
+        (
+            ("release/ledger.py", "self._copied, self._key = self._copied or self._key is not None, None", "pass"),
+            (
+                "release/ledger.py",
+                "if self._copied or (self._process != os.getpid() and",
+                "if self._copied or (False and",
+            ),
+        ),
+        (
+            "tests/release/test_processes.py::test_two_children_of_a_live_run_release_nothing_and_the_parent_goes_on",
+            "tests/release/test_processes.py::test_partial_fit_goes_on_in_the_process_that_began_it_only",
+        ),
+    ),
+    Mutant(
+        "a fork that Python is not told of keeps the key",
+        (
+            (
+                "release/ledger.py",
+                "if self._copied or (self._process != os.getpid() and",
+                "if self._copied or (False and",
+            ),
+        ),
+        ("tests/run/test_honest_reports.py::test_a_fork_that_python_is_not_told_of_releases_nothing",),
+    ),
+    Mutant(
+        "facts state a smaller budget than the plan's",
+        (("run/preconditions.py", "if not same or whole.mu < part.mu:", "if False:"),),
+        ("tests/run/test_honest_reports.py::test_facts_cannot_state_a_smaller_budget_than_the_plan",),
+    ),
+    Mutant(
+        "a watched run is resumed as a private one",
+        (("run/stage.py", '"seeded": seeded, "watched": watched}', '"seeded": seeded}'),),
+        ("tests/run/test_honest_reports.py::test_a_watched_run_stays_not_private_when_it_is_resumed",),
+    ),
+    Mutant(
+        "a run of the caller's oracle says that the library clips",
+        (("run/preconditions.py", "of_library = exact and", "of_library = True or"),),
+        ("tests/run/test_honest_reports.py::test_a_run_states_who_clips",),
+    ),
+    Mutant(
+        "the rounds behind a survey begin again with a known key",
+        (
+            ("run/stage.py", 'for name in ("run.json", "secret.json")', 'for name in ("run.json",)'),
+            ("run/stage.py", "        master = new_key()\n", "        master = bytes(32)\n"),
+        ),
+        ("tests/run/test_surveyed.py::test_a_checkpoint_that_lost_the_key_of_its_rounds_is_refused",),
+    ),
+    Mutant(
+        "each link to an account is an account",
+        (
+            (
+                "accounting/account.py",
+                'object.__setattr__(self, "path", Path(self.path).resolve())',
+                'object.__setattr__(self, "path", Path(self.path).absolute())',
+            ),
+        ),
+        ("tests/accounting/test_budget_account.py::test_symbolic_links_to_an_account_are_one_account",),
+    ),
+    Mutant(
+        "charges do not wait for each other",
+        (("accounting/account.py", "wait=PATIENCE", "wait=0.0"),),
+        ("tests/accounting/test_budget_account.py::test_a_charge_waits_for_the_one_before_it",),
+    ),
+    Mutant(
+        "both stages with one key",
+        (
+            (
+                "run/stage.py",
+                'key = derive(master, "run", digest)',
+                'key = master if "survey" in about else derive(master, "run", digest)',
+            ),
+            ("run/stage.py", 'master = derive(survey.ledger.key, "rounds")', "master = survey.ledger.key"),
+        ),
+        (f"{SURVEYED}::test_noise_of_the_two_stages_is_unrelated",),
+    ),
+)

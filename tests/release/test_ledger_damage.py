@@ -1,0 +1,107 @@
+"""Checkpoints: any changed byte, missing file or foreign field is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.release.stopped_runs import (
+    DIMENSION,
+    resume,
+    stopped_run,
+)
+
+from dpsco import (
+    CheckpointError,
+)
+
+
+def assert_refused(folder: Path) -> None:
+    """Resuming is refused by a CheckpointError before anything is released."""
+    released = folder / "released.bin"
+    before = released.read_bytes() if released.exists() else None
+    with pytest.raises(CheckpointError):
+        resume(folder)
+    assert (released.read_bytes() if released.exists() else None) == before
+
+
+def flip_bytes(folder: Path) -> int:
+    count = 0
+    for name in ("run.json", "secret.json", "released.bin"):
+        path = folder / name
+        raw = path.read_bytes()
+        for position in range(len(raw)):
+            mask = random.Random(position).randrange(1, 256)  # noqa: S311
+            path.write_bytes(raw[:position] + bytes([raw[position] ^ mask]) + raw[position + 1 :])
+            assert_refused(folder)
+            count += 1
+        path.write_bytes(raw)
+    return count
+
+
+def test_every_flipped_byte_is_refused(tmp_path: Path, expected: np.ndarray) -> None:
+    folder = stopped_run(tmp_path / "run")
+    assert flip_bytes(folder) == sum(path.stat().st_size for path in folder.iterdir()) > 1000
+    assert np.array_equal(resume(folder).model.coef, expected)
+
+
+@pytest.mark.parametrize("name", ["run.json", "secret.json"])
+def test_missing_extra_and_foreign_fields_are_refused_even_under_a_right_checksum(name: str, tmp_path: Path) -> None:
+    from dpsco.json_files import write_sealed
+
+    folder = stopped_run(tmp_path / "run")
+    path = folder / name
+    raw = path.read_bytes()
+    payload = json.loads(raw)
+    payload.pop("check")
+    changes: list[dict[str, object]] = [{k: v for k, v in payload.items() if k != field} for field in payload]
+    changes += [
+        {**payload, "extra": 1},
+        {**payload, "format": 99},
+        {**payload, "format": None},
+        {**payload, "digest": "0" * 64},
+    ]
+    changes += [{**payload, field: {"odd": []}} for field in payload]
+    for changed in changes:
+        write_sealed(path, changed)
+        assert_refused(folder)
+    path.write_bytes(raw)
+    resume(folder)
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"null", b"[" * 100_000, b'{"check": NaN}', b"\xff\xfe", b"\x80\x04N."])
+@pytest.mark.parametrize("name", ["run.json", "secret.json"])
+def test_text_that_is_not_ours_is_refused(name: str, text: bytes, tmp_path: Path) -> None:
+    folder = stopped_run(tmp_path / "run")
+    (folder / name).write_bytes(text)
+    assert_refused(folder)
+
+
+@pytest.mark.parametrize("name", ["run.json", "secret.json", "released.bin"])
+def test_a_lost_file_is_refused(name: str, tmp_path: Path) -> None:
+    folder = stopped_run(tmp_path / "run")
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError):
+        resume(folder)
+
+
+def test_released_rounds_that_nobody_vouches_for_are_refused(tmp_path: Path) -> None:
+    """An older secret.json with a newer released.bin would draw used noise again; also records swapped, appended."""
+    early, late = stopped_run(tmp_path / "early", 0), stopped_run(tmp_path / "late", 3)
+    shutil.copy(early / "secret.json", late / "secret.json")
+    assert_refused(late)
+    folder = stopped_run(tmp_path / "run", 3)
+    raw, size = (folder / "released.bin").read_bytes(), 8 * DIMENSION + 32
+    for damaged in (
+        raw + raw[:size],
+        raw[size : 2 * size] + raw[:size] + raw[2 * size :],
+        raw[: 2 * size],
+        raw[: size // 2],
+        b"",
+    ):
+        (folder / "released.bin").write_bytes(damaged)
+        assert_refused(folder)

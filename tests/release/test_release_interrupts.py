@@ -1,0 +1,95 @@
+"""Release: an interrupt at any moment, then a retry, gives the noise of an undisturbed run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.release.small_releaser import calibrated, channel, query, total
+
+import dpsco
+from dpsco import (
+    LedgerError,
+)
+from dpsco.release.releaser import Releaser
+
+
+class Interrupted(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("name", ["sqrt", "tree", "independent"])
+def test_an_interrupt_at_any_draw_then_a_retry_gives_the_noise_of_an_undisturbed_run(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception is raised before or after the draw of each round; the round is repeated with the same sum."""
+    noise = calibrated(name, 8, 3)[1]
+    calm = channel(name, 8, key=bytes(32))
+    expected = [calm.release(query(t, noise), total(0.0)).value for t in range(8)]
+    drawn = Releaser._draw
+    for strike in range(8):
+        for after in (False, True):
+            source = channel(name, 8, key=bytes(32))
+            pending = [True]
+
+            def draw(
+                self: Releaser, row: int, pending: list[bool] = pending, strike: int = strike, after: bool = after
+            ) -> np.ndarray:
+                value = drawn(self, row) if after else None
+                if row == strike and pending:
+                    pending.clear()
+                    raise Interrupted
+                return drawn(self, row) if value is None else value
+
+            monkeypatch.setattr(Releaser, "_draw", draw)
+            for t in range(8):
+                try:
+                    value = source.release(query(t, noise), total(0.0)).value
+                except Interrupted:
+                    with pytest.raises(LedgerError):
+                        source.release(query(t, noise), total(1.0))  # its noise is promised to the first sum
+                    value = source.release(query(t, noise), total(0.0)).value
+                assert np.array_equal(value, expected[t])
+            monkeypatch.setattr(Releaser, "_draw", drawn)
+
+
+@pytest.mark.parametrize("name", ["sqrt", "tree", "independent"])
+def test_an_interrupt_between_any_two_lines_then_a_retry_gives_the_same_noise(name: str) -> None:
+    """Every line of release and of the mechanism is interrupted once, as by a signal handler."""
+    package = str(Path(dpsco.__file__).parent)
+    noise = calibrated(name, 3, 3)[1]
+    calm = channel(name, 3, key=bytes(32))
+    expected = [calm.release(query(t, noise), total(0.0)).value for t in range(3)]
+    for strike in range(1, 3000):
+        source, lines = channel(name, 3, key=bytes(32)), [0]
+
+        def trace(frame: object, event: str, _: object, lines: list[int] = lines, strike: int = strike) -> object:
+            if not frame.f_code.co_filename.startswith(package):  # type: ignore[attr-defined]
+                return None
+            if event == "line":
+                lines[0] += 1
+                if lines[0] == strike:
+                    raise Interrupted
+            return trace
+
+        before = sys.gettrace()
+        interrupted = False
+        sums, queries = [total(0.0) for _ in range(3)], [query(t, noise) for t in range(3)]
+        values = []
+        for t in range(3):
+            sys.settrace(trace)
+            try:
+                value = source.release(queries[t], sums[t]).value
+            except Interrupted:
+                sys.settrace(before)
+                interrupted = True
+                value = source.release(queries[t], sums[t]).value
+            finally:
+                sys.settrace(before)
+            values.append(value)
+        assert np.array_equal(values, expected), strike
+        if not interrupted:
+            return
+    pytest.fail("release has more lines than this test strikes")
