@@ -37,7 +37,9 @@ from dpsco.methods import (
 )
 from dpsco.planning import Plan, Prediction
 from dpsco.planning.choose import plan
+from dpsco.planning.geometry import Geometry
 from dpsco.planning.network_plan import plan_network
+from dpsco.planning.public_geometry import public_geometry
 from dpsco.problem import (
     Box,
     CustomLoss,
@@ -86,6 +88,7 @@ __all__ = [
     "DpscoError",
     "Everything",
     "ExtraMissing",
+    "Geometry",
     "HalfSpace",
     "HorizonError",
     "Huber",
@@ -134,6 +137,7 @@ __all__ = [
     "mu_of",
     "plan",
     "plan_network",
+    "public_geometry",
     "stream",
     "train",
 ]

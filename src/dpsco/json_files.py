@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import errno
 import hashlib
@@ -15,10 +16,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpsco.errors import CheckpointError, InvalidArgument
 from dpsco.fork_safety import forget_in_children
 
-__all__ = ["canonical", "check_writable", "jsonable", "locked", "read_sealed", "write_atomic", "write_sealed"]
+__all__ = [
+    "canonical",
+    "check_writable",
+    "decode_array",
+    "encode_array",
+    "jsonable",
+    "locked",
+    "read_sealed",
+    "write_atomic",
+    "write_sealed",
+]
 
 
 _PAUSE = 0.02  # seconds between two attempts to take a lock
@@ -33,6 +47,24 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return str(value)
     return value
+
+
+def encode_array(values: NDArray[np.float64]) -> dict[str, Any]:
+    """Encode an array of float64 exactly and without loss: its shape and its bytes."""
+    data = np.ascontiguousarray(values, dtype="<f8").tobytes()
+    return {"shape": list(values.shape), "float64": base64.b64encode(data).decode()}
+
+
+def decode_array(data: Any) -> NDArray[np.float64]:
+    """Decode what ``encode_array`` wrote; raise InvalidArgument for anything else, or numbers that are not finite."""
+    try:
+        shape = tuple(int(size) for size in data["shape"])
+        array = np.frombuffer(base64.b64decode(data["float64"], validate=True), dtype="<f8").reshape(shape)
+    except (TypeError, KeyError, ValueError, AttributeError):
+        raise InvalidArgument("Not an array: expected its shape and its bytes in base64.") from None
+    if set(data) != {"shape", "float64"} or min(shape, default=0) < 0 or not np.all(np.isfinite(array)):
+        raise InvalidArgument("Not an array of finite numbers.")
+    return array.astype(np.float64)
 
 
 def canonical(payload: Any) -> bytes:

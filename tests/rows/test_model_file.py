@@ -86,7 +86,7 @@ def test_any_flipped_byte_is_refused(tmp_path) -> None:
 
 
 DAMAGE = {
-    "version": {"format": 2},
+    "version": {"format": 3},
     "short": {"parameters": [0.0]},
     "text": {"parameters": ["0"] * 5},
     "infinite": {"parameters": [1e999] * 5},

@@ -13,7 +13,7 @@ Cost: p^2 multiply-adds per row, by matrix products in the threads of the oracle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 from dpsco.clipping.oracle import Oracle
 from dpsco.clipping.survey import dense, padded, unit_rows
+from dpsco.errors import InvalidArgument, positive
+from dpsco.json_files import decode_array, encode_array
 from dpsco.parallel import one_blas_thread
 from dpsco.query import Array, Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import CsrRows, is_sparse
@@ -52,6 +54,27 @@ class RowMap:
     feature_norm: float
     constant: float
     """The column that stands for the intercept; 0 without one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as JSON holds it."""
+        return {"matrix": encode_array(self.matrix), "feature_norm": self.feature_norm, "constant": self.constant}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RowMap:
+        """Return the map that ``to_dict`` wrote; raise ``InvalidArgument`` for anything else."""
+        if not isinstance(data, Mapping) or set(data) != {"matrix", "feature_norm", "constant"}:
+            raise InvalidArgument("Not a map of rows: fields are missing, extra or of another version.")
+        matrix = decode_array(data["matrix"])
+        if matrix.ndim != 2 or len(set(matrix.shape)) != 1:
+            raise InvalidArgument("Not a map of rows: its matrix is not square.")
+        norm = positive("feature_norm", data["feature_norm"], "Rows are divided by it.")
+        return cls(matrix, norm, 0.0 if data["constant"] == 0 else positive("constant", data["constant"], "A column."))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RowMap) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.matrix.tobytes(), self.feature_norm, self.constant))
 
     def rows(self, features: Any) -> NDArray[Any]:
         """B of each row, in the type of ``features``; a row that is not finite as NaN: SENSITIVE."""

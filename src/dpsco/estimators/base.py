@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import math
 import secrets
 from collections.abc import Iterator
 from typing import Any, Self
@@ -61,6 +63,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     fit_intercept: bool
     rounds: int | None
     survey: str
+    geometry: Geometry | None
     adjacency: str
     max_rows_per_unit: int | None
     shuffle: bool
@@ -283,7 +286,18 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
             radius=self.radius,
             rounds=self.rounds,
             survey="none" if self._has_start() else self.survey,
+            geometry=self._known_geometry(),
         )
+
+    def _known_geometry(self) -> Geometry | None:
+        """Return the given geometry in the units of the plan: rows are scaled into the unit ball before."""
+        if self.geometry is None:
+            return None
+        if not isinstance(self.geometry, Geometry) or not math.isclose(self.geometry.feature_norm, self._norm):
+            raise InvalidArgument(
+                f"Expected geometry to be a dpsco.Geometry with feature_norm={self._norm:g}, that of this estimator."
+            )
+        return dataclasses.replace(self.geometry, feature_norm=1.0)
 
     def _has_start(self) -> bool:
         return self.start is not None or (bool(self.warm_start) and hasattr(self, "coef_"))
@@ -314,7 +328,9 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         self, planned: Plan, model: Model, report: PrivacyReport, geometry: Geometry | None, health: Health | None
     ) -> None:
         self.plan_, self.privacy_ = planned, report
-        self.geometry_, self.health_ = geometry, health
+        # In the units of the table: rows are scaled into the unit ball before the run.
+        self.geometry_ = None if geometry is None else dataclasses.replace(geometry, feature_norm=self._norm)
+        self.health_ = health
         self._keep(model)
 
     # --- use ----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dpsco.accounting.gaussian import compose, epsilon_of, mu_of
 from dpsco.errors import InvalidArgument
 from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.public_facts import class_codes, declared_classes
+from dpsco.planning.geometry import Geometry
 from dpsco.problem import Logistic, Loss, SmoothedHinge, Softmax
 from dpsco.query import Array
 from dpsco.run import Model
@@ -88,6 +89,8 @@ class PrivateLogisticRegression(_PrivateClassifier):
     survey : {"auto", "full", "diagonal", "none"}
         "auto": a first round learns the geometry of the rows where that pays. Columns may then differ in size. The
         others as in ``dpsco.plan``.
+    geometry : Geometry, optional
+        ``geometry_`` of an earlier fit on the same population, or ``dpsco.public_geometry``: there is no survey then.
     adjacency : {"zero-out", "replace"}
         As in ``Budget``.
     max_rows_per_unit : int, optional
@@ -144,6 +147,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         fit_intercept: bool = True,
         rounds: int | None = None,
         survey: str = "auto",
+        geometry: Geometry | None = None,
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,
@@ -164,6 +168,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         self.fit_intercept = fit_intercept
         self.rounds = rounds
         self.survey = survey
+        self.geometry = geometry
         self.adjacency = adjacency
         self.max_rows_per_unit = max_rows_per_unit
         self.shuffle = shuffle
@@ -217,6 +222,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         fit_intercept: bool = True,
         rounds: int | None = None,
         survey: str = "auto",
+        geometry: Geometry | None = None,
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,
@@ -238,6 +244,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         self.fit_intercept = fit_intercept
         self.rounds = rounds
         self.survey = survey
+        self.geometry = geometry
         self.adjacency = adjacency
         self.max_rows_per_unit = max_rows_per_unit
         self.shuffle = shuffle

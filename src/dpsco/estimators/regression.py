@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from dpsco.errors import DataError, one_of
 from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.public_facts import label_bound_of
+from dpsco.planning.geometry import Geometry
 from dpsco.problem import Huber, Loss, Squared
 from dpsco.query import Array
 from dpsco.rows.containers import column_numbers
@@ -34,9 +35,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
     radius : float
         Bound on the model, in units of label_bound: ||(feature_norm coef, intercept)|| <= radius label_bound. 1000
         with a survey and 10 without by default.
-    epsilon, delta, feature_norm, n, fit_intercept, rounds, survey, adjacency, max_rows_per_unit, shuffle : optional
+    epsilon, delta, feature_norm, n, fit_intercept, rounds, survey, geometry, adjacency, max_rows_per_unit : optional
         As in ``PrivateLogisticRegression``.
-    invalid_rows, n_features, columns, start, warm_start, account, random_state : optional
+    shuffle, invalid_rows, n_features, columns, start, warm_start, account, random_state : optional
         As in ``PrivateLogisticRegression``.
 
     Examples
@@ -62,6 +63,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         fit_intercept: bool = True,
         rounds: int | None = None,
         survey: str = "auto",
+        geometry: Geometry | None = None,
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
         shuffle: bool = True,
@@ -84,6 +86,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         self.fit_intercept = fit_intercept
         self.rounds = rounds
         self.survey = survey
+        self.geometry = geometry
         self.adjacency = adjacency
         self.max_rows_per_unit = max_rows_per_unit
         self.shuffle = shuffle

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from dpsco.clipping.row_map import RowMap
 from dpsco.errors import InvalidArgument, one_of
 from dpsco.methods.accelerated_gd import AcceleratedGD
 from dpsco.methods.accelerated_sgd import AcceleratedSGD
@@ -19,6 +20,7 @@ from dpsco.methods.accelerated_srgd import AcceleratedSRGD
 from dpsco.methods.dp_ftrl import DPFTRL
 from dpsco.methods.dp_sgd import DPSGD
 from dpsco.methods.dp_sgd_poisson import PoissonDPSGD
+from dpsco.methods.in_geometry import InGeometry
 from dpsco.methods.localized_accelerated import LocalizedAccelerated
 from dpsco.methods.method import Method
 from dpsco.methods.objective_perturbation import ObjectivePerturbation
@@ -38,6 +40,7 @@ __all__ = [
     "AcceleratedGD",
     "AcceleratedSGD",
     "AcceleratedSRGD",
+    "InGeometry",
     "LocalizedAccelerated",
     "Method",
     "ObjectivePerturbation",
@@ -84,6 +87,10 @@ def method_from_dict(data: Mapping[str, Any]) -> Method:
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
         raise InvalidArgument("Not a method: expected its name and its hyperparameters.")
+    if data["name"] == InGeometry.name:
+        if set(data) != {"name", "map", "later"}:
+            raise InvalidArgument(f"Not a method {InGeometry.name!r}: fields are missing, extra or of another version.")
+        return InGeometry(map=RowMap.from_dict(data["map"]), later=method_from_dict(data["later"]))
     known: dict[str, type[Method]] = {**METHODS, Surveyed.name: Surveyed}
     kind = known[one_of("method", data["name"], known)]
     given = {name: math.inf if value == "inf" else value for name, value in data.items() if name != "name"}

@@ -43,10 +43,13 @@ from dpsco.query import Array, Moment, Query, Released
 from dpsco.release.calibration import calibrate_survey
 from dpsco.release.mechanisms import Independent
 
-__all__ = ["INTERCEPT", "Surveyed", "SurveyedState", "moment_of", "refusal"]
+__all__ = ["INTERCEPT", "LATER", "Surveyed", "SurveyedState", "moment_of", "refusal"]
 
 INTERCEPT = 0.5
 """The constant column, in units of the feature norm: the squared row norm is 1.25 instead of 2."""
+
+LATER = ("accelerated-srgd", "unaccelerated-srgd", "dp-sgd", "dp-ftrl")
+"""Methods that rounds in a geometry can have: fresh rows, clipped sums, correlated or independent Gaussian noise."""
 
 WIDEST = 2048
 """Most columns, the intercept's included, that a full survey takes: its square crosses the waist."""
@@ -74,6 +77,8 @@ class Surveyed(RoundMethod):
         n_0: rows that are surveyed. No later round sees them.
     kind : {"full", "diagonal"}
         What is released of the second moment.
+    later : {"accelerated-srgd", "unaccelerated-srgd", "dp-sgd", "dp-ftrl"}
+        Method of the later rounds. The released survey decides on its hyperparameters.
     gradient, health : float
         Weights of the gradient at zero and of each health indicator, relative to the second moment.
     clip : float
@@ -84,6 +89,7 @@ class Surveyed(RoundMethod):
     clip: float = 0.0
     rows: int
     kind: str = "full"
+    later: str = "accelerated-srgd"
     gradient: float = 0.5
     health: float = 0.1
 
@@ -95,6 +101,7 @@ class Surveyed(RoundMethod):
     def __post_init__(self) -> None:
         put = object.__setattr__
         one_of("kind", self.kind, MOMENTS)
+        one_of("later", self.later, LATER)
         put(self, "rows", positive_integer("rows", self.rows, "It is the number of surveyed rows."))
         for name in ("gradient", "health"):
             put(self, name, positive(name, getattr(self, name), "It weighs a part of the survey."))

@@ -9,8 +9,11 @@ from dpsco.accounting.budget import Budget
 from dpsco.clipping.survey import MOMENTS
 from dpsco.errors import InvalidArgument, one_of, positive_integer
 from dpsco.methods import METHODS
+from dpsco.methods.surveyed import LATER
+from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.response_planner import response_plan
+from dpsco.planning.rounds_in_geometry import geometry_plan
 from dpsco.planning.surveyed_plan import surveyed_plan
 from dpsco.planning.theorems import theorem_1, theorem_2
 from dpsco.problem import Problem
@@ -33,6 +36,7 @@ def plan(
     memory: float | None = None,
     mechanism: str | None = None,
     survey: str = "auto",
+    geometry: Geometry | None = None,
 ) -> Plan:
     """Plan a run over ``n`` rows. The plan needs no tuning and has seen no data.
 
@@ -60,7 +64,10 @@ def plan(
     survey : {"auto", "full", "diagonal", "none"}
         Whether a first round learns the geometry of the rows (methods/surveyed.py) and decides on the others. "auto"
         takes one where it is possible, public numbers say that it pays, and none of method, rule, memory and mechanism
-        is given.
+        is given. With a kind, ``method`` may be "accelerated-srgd", "unaccelerated-srgd", "dp-sgd" or "dp-ftrl".
+    geometry : Geometry, optional
+        ``result.geometry`` of an earlier run on the same population, or ``dpsco.public_geometry(rows)``: the rounds run
+        in it, and no rows, round or budget go to a survey. Methods as for a survey.
 
     Returns
     -------
@@ -78,21 +85,19 @@ def plan(
     if not isinstance(budget, Budget):
         raise InvalidArgument("Expected budget to be a dpsco.Budget, such as Budget(epsilon=1.0, delta=1e-6).")
     n = positive_integer("n", n, "It is the public number of rows.")
-    free = method is None and rule is None and memory is None and mechanism is None
+    bare = rule is None and memory is None and mechanism is None
+    free = method is None and bare
     method = one_of("method", method or _OURS, METHODS)
     one_of("survey", survey, SURVEYS)
-    if survey in MOMENTS and not free:
-        raise InvalidArgument(
-            f"survey={survey!r} decides on every hyperparameter of {_OURS!r}. Leave method, rule, memory and mechanism "
-            "out."
-        )
+    if geometry is not None or survey in MOMENTS:
+        return _in_geometry(problem, n, budget, method, rounds, survey, geometry, bare=bare)
     if method != _OURS:
         if rule is not None:
             raise InvalidArgument(f"rule= belongs to method={_OURS!r}; method={method!r} has formulas of its own.")
         return _by_formula(problem, n, budget, method, rounds=rounds, memory=memory, mechanism=mechanism)
     rule = one_of("rule", rule or "response", RULES)
     if rule == "response":
-        if survey != "none" and free:
+        if survey == "auto" and free:
             surveyed = surveyed_plan(problem, n, budget, rounds=rounds, survey=survey)
             if surveyed is not None:
                 return surveyed
@@ -101,6 +106,39 @@ def plan(
         raise InvalidArgument(f"memory= belongs to rule='response'; rule={rule!r} follows the paper.")
     settings = (theorem_1 if rule == "theorem-1" else theorem_2)(problem, n, budget, rounds=rounds)
     return Plan(problem, n, budget, settings.method(mechanism or "tree"), rule=rule)
+
+
+def _in_geometry(
+    problem: Problem,
+    n: int,
+    budget: Budget,
+    method: str,
+    rounds: int | None,
+    survey: str,
+    geometry: Geometry | None,
+    *,
+    bare: bool,
+) -> Plan:
+    """The plan with a survey of a given kind, or in a given geometry."""
+    name = f"survey={survey!r}" if geometry is None else "geometry="
+    if not bare or method not in LATER:
+        raise InvalidArgument(
+            f"{name} decides on every hyperparameter of {', '.join(LATER)}. Leave rule, memory and mechanism out, and "
+            "choose one of these methods."
+        )
+    if geometry is None:
+        made = surveyed_plan(problem, n, budget, rounds=rounds, survey=survey, later=method)
+        if made is None:
+            raise InvalidArgument(f"{name} is not possible. Plan with survey='none'.")
+        return made
+    if survey in MOMENTS or not isinstance(geometry, Geometry):
+        raise InvalidArgument(
+            "Expected geometry to be a dpsco.Geometry, such as result.geometry, and no survey beside it: the geometry "
+            "takes its place."
+        )
+    if rounds is not None:
+        rounds = positive_integer("rounds", rounds, "It is the most adaptive rounds.")
+    return geometry_plan(problem, n, budget, geometry, rounds=rounds, later=method)
 
 
 def _by_formula(problem: Problem, n: int, budget: Budget, method: str, **options: Any) -> Plan:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpsco.planning.geometry_form import GeometryForm
 from dpsco.planning.released_survey import ReleasedSurvey
 from dpsco.query import Array
 
@@ -34,26 +35,43 @@ __all__ = ["Geometry", "Metric", "clean_spectrum", "geometry", "metric", "true_s
 _TINY = 1e-12
 
 
-@dataclass(frozen=True, eq=False)
-class Geometry:
-    """What the survey says of the rows; private, publishable, serialisable. In scaled coordinates a / ``scale``^-1."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Geometry(GeometryForm):
+    """What is known of the rows' second moment: private or public, publishable, serialisable.
+
+    It is in coordinates a * ``scale``, where a is a row over the feature norm. ``result.geometry`` is one.
+
+    Parameters
+    ----------
+    scale : array of shape (p,)
+        Coordinates are multiplied by it first; ones for kind "full".
+    directions : array of shape (p, k)
+        Orthonormal, ascending in size; k = p for kind "full".
+    sizes : array of shape (k,)
+        xi, the cleaned second moment along each direction.
+    rest : float
+        Second moment along any direction orthogonal to ``directions``; 0 if there is none.
+    observed : array of shape (k,)
+        Eigenvalues before the clean-up.
+    noise : float
+        s, the standard deviation of a packed moment entry.
+    radius : float
+        lambda, the spectral size of the noise, the unit of ridges.
+    mean : array of shape (p,)
+        Mean row, from the column of the constant; zeros without an intercept.
+    feature_norm : float
+        What rows were divided by before.
+    """
 
     scale: Array
-    """(p,): coordinates are multiplied by it first; ones for kind "full"."""
     directions: Array
-    """(p, k): orthonormal, ascending in size; k = p for kind "full"."""
     sizes: Array
-    """(k,): xi, cleaned second moment along each direction."""
     rest: float
-    """Second moment along any direction orthogonal to ``directions``; 0 if there is none."""
     observed: Array
-    """(k,): eigenvalues before the clean-up."""
     noise: float
-    """s: standard deviation of a packed moment entry."""
     radius: float
-    """lambda: spectral size of the noise, the unit of ridges."""
     mean: Array
-    """(p,): mean row, from the column of the constant; zeros without an intercept."""
+    feature_norm: float = 1.0
 
     @property
     def p(self) -> int:

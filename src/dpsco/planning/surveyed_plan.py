@@ -6,18 +6,19 @@ import math
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, positive_integer
-from dpsco.methods.surveyed import Surveyed, refusal
+from dpsco.methods.surveyed import LATER, Surveyed, refusal
 from dpsco.planning.plan import Plan
-from dpsco.planning.response_planner import response_plan
 from dpsco.planning.surveyed_planner import MOST_ROUNDS, survey_choice
 from dpsco.problem import Problem
 
-__all__ = ["surveyed_plan", "without_survey"]
+__all__ = ["surveyed_plan"]
 
 _APART = {"zero-out": 1.0, "add-remove": 1.0, "replace": math.sqrt(2.0)}
 
 
-def surveyed_plan(problem: Problem, n: int, budget: Budget, *, rounds: int | None, survey: str) -> Plan | None:
+def surveyed_plan(
+    problem: Problem, n: int, budget: Budget, *, rounds: int | None, survey: str, later: str = LATER[0]
+) -> Plan | None:
     """The plan with a survey; None where ``survey="auto"`` and one is not possible or does not pay.
 
     Raises
@@ -43,21 +44,13 @@ def surveyed_plan(problem: Problem, n: int, budget: Budget, *, rounds: int | Non
         )
         if choice.kind is not None:
             method = Surveyed(
-                rounds=rounds or MOST_ROUNDS, rows=max(1, choice.rows, min(10 * columns, n // 6)), kind=choice.kind
+                rounds=rounds or MOST_ROUNDS,
+                rows=max(1, choice.rows, min(10 * columns, n // 6)),
+                kind=choice.kind,
+                later=later,
             )
             return Plan(problem, n, budget, method, rule="survey")
         refused = choice.reason
     if wanted:
         raise InvalidArgument(f"survey={survey!r} is not possible: {refused}. Plan with survey='none'.")
     return None
-
-
-def without_survey(plan: Plan) -> Plan:
-    """The plain plan of the same run, for engines that cannot survey; a plan without a survey as it is.
-
-    A number of rounds other than the default is kept.
-    """
-    if not isinstance(plan.method, Surveyed):
-        return plan
-    rounds = None if plan.method.rounds == MOST_ROUNDS else plan.method.rounds
-    return response_plan(plan.problem, plan.n, plan.budget, rounds=rounds)

@@ -7,6 +7,7 @@ import math
 from dpsco.accounting.budget import Budget
 from dpsco.errors import one_of
 from dpsco.planning.choose import SURVEYS, plan
+from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.surveyed_plan import surveyed_plan
 from dpsco.problem import Huber, L2Ball, Loss, Problem, Squared
@@ -37,12 +38,13 @@ def table_plan(
     radius: float | None = None,
     rounds: int | None = None,
     survey: str = "auto",
+    geometry: Geometry | None = None,
 ) -> Plan:
     """The plan of a table whose rows are scaled into the unit ball.
 
     Parameters
     ----------
-    loss, width, n, budget, intercept, rounds, survey
+    loss, width, n, budget, intercept, rounds, survey, geometry
         As ``Problem`` and ``plan`` take them.
     radius : float, optional
         Bound on the norm of the model, in scores. Unless given, ``WIDE`` with a survey, and without one 20 for
@@ -52,8 +54,9 @@ def table_plan(
     def within(size: float) -> Problem:
         return Problem(loss, model_ball(size, loss), width, intercept=intercept)
 
-    if radius is not None:
-        return plan(within(radius), n=n, budget=budget, rounds=rounds, survey=survey)
+    if radius is not None or geometry is not None:
+        size = WIDE if radius is None else radius
+        return plan(within(size), n=n, budget=budget, rounds=rounds, survey=survey, geometry=geometry)
     if one_of("survey", survey, SURVEYS) != "none":
         surveyed = surveyed_plan(within(WIDE), n, budget, rounds=rounds, survey=survey)
         if surveyed is not None:

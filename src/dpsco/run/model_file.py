@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpsco.errors import CheckpointError, InvalidArgument
 from dpsco.json_files import read_sealed, write_sealed
+from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.problem import Logistic, Softmax
 from dpsco.query import Array
@@ -27,8 +28,8 @@ from dpsco.run.result import Model, Result, Round
 
 __all__ = ["SavedModel"]
 
-FORMAT = 1
-_FIELDS = {"format", "parameters", "plan", "report", "trace", "label", "columns", "feature_norm"}
+FORMAT = 2
+_FIELDS = {"format", "geometry", "parameters", "plan", "report", "trace", "label", "columns", "feature_norm"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +90,7 @@ class SavedModel:
             "format": FORMAT,
             "parameters": _flat(result.model, with_intercept=result.plan.problem.intercept),
             "plan": result.plan.to_dict(),
+            "geometry": None if result.geometry is None else result.geometry.to_dict(),
             "report": json.loads(result.report.to_json()),
             "trace": [[r.step, r.gradient_norm, r.move] for r in result.trace],
             "label": {
@@ -122,6 +124,7 @@ class SavedModel:
                 report=PrivacyReport.from_json(json.dumps(data["report"])),
                 trace=trace,
                 plan=plan,
+                geometry=None if data["geometry"] is None else Geometry.from_dict(data["geometry"]),
             )
             classes = data["label"]["classes"]
             labels = Labels(

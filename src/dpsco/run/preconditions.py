@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsco.clipping import CompiledOracle, LinearOracle, Oracle, SurveyOracle
+from dpsco.clipping import CompiledOracle, LinearOracle, MappedOracle, Oracle, SurveyOracle
 from dpsco.errors import InvalidArgument
+from dpsco.methods import InGeometry
 from dpsco.planning.plan import Plan
 from dpsco.query import Array
 from dpsco.run.facts import Clipping, Facts
@@ -27,8 +28,9 @@ def starting_point(plan: Plan, start: ArrayLike | None) -> Array:
 
 def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts:
     """The facts of a run: those stated, which may claim no more than is true of its plan and oracle."""
-    exact = type(oracle) in (LinearOracle, CompiledOracle, SurveyOracle)
-    of_library = exact and getattr(oracle, "loss", None) == plan.problem.loss
+    inner = oracle.inner if isinstance(oracle, MappedOracle) else oracle
+    exact = type(inner) in (LinearOracle, CompiledOracle, SurveyOracle)
+    of_library = exact and getattr(inner, "loss", None) == plan.problem.loss
     if stated is None:
         stated = Facts(clipping=Clipping.LIBRARY if of_library else Clipping.CALLER)
     elif oracle is not None and stated.clipping is Clipping.LIBRARY and not of_library:
@@ -47,10 +49,10 @@ def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts
 def check_use(plan: Plan, facts: Facts, *, elsewhere: bool, checkpoint: object) -> None:
     """Refuse what the guarantee of the method does not cover."""
     method, portions = plan.method, plan.schedule.portions
-    if plan.schedule.survey_length and facts.clipping is Clipping.CALLER:
+    if (plan.schedule.survey_length or isinstance(method, InGeometry)) and facts.clipping is Clipping.CALLER:
         raise InvalidArgument(
-            "Second moments are summed by the library's own oracles. Plan with survey='none', or another method, for "
-            "an oracle of your own."
+            "Second moments are summed, and rows are mapped, by the library's own oracles. Plan with survey='none', "
+            "without a geometry, or with another method, for an oracle of your own."
         )
     if method.needs == "convexity" and (elsewhere or facts.clipping is not Clipping.LIBRARY):
         raise InvalidArgument(

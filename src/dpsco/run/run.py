@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsco.accounting.account import Account
-from dpsco.clipping import Oracle
+from dpsco.clipping import Oracle, RowMap
 from dpsco.errors import AccountError, HorizonError, InvalidArgument
-from dpsco.methods import Surveyed
+from dpsco.methods import InGeometry, Surveyed
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.released_survey import Health
@@ -299,7 +299,9 @@ class Run:
             raise HorizonError(self._last_alone)
         x = self._stage.method.output(self._stage.state)
         if self._second is not None:
-            x = self.plan.problem.domain.project(self._second.map.parameters(x))
+            x = self._second.map.parameters(x)
+        if self.row_map is not None:
+            x = self.plan.problem.domain.project(x)
         return Model.from_parameters(x, self.plan.problem)
 
     @property
@@ -317,6 +319,13 @@ class Run:
     def second(self) -> SecondStage | None:
         """The rounds behind a survey, once its release has planned them: private by post-processing. None before."""
         return self._second
+
+    @property
+    def row_map(self) -> RowMap | None:
+        """The map of the rows of this round: that of a survey or of the plan's geometry. Public. None without one."""
+        if isinstance(self.plan.method, InGeometry):
+            return self.plan.method.map
+        return None if self._second is None else self._second.map
 
     @property
     def geometry(self) -> Geometry | None:

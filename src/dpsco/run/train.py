@@ -11,8 +11,9 @@ from typing import TypeVar
 from numpy.typing import ArrayLike
 
 from dpsco.accounting.account import Account
-from dpsco.clipping import CompiledOracle, LinearOracle, Oracle, SurveyOracle, linear_oracle
+from dpsco.clipping import CompiledOracle, LinearOracle, MappedOracle, Oracle, SurveyOracle, linear_oracle
 from dpsco.errors import InvalidArgument
+from dpsco.methods import InGeometry
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.plan import Plan
 from dpsco.problem import CustomLoss
@@ -173,6 +174,8 @@ def library_oracle(plan: Plan, *, slow_source: bool = False) -> Oracle:
         raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
     if plan.schedule.survey_length:
         return SurveyOracle(plan.problem.loss, plan.problem.intercept)
+    if isinstance(plan.method, InGeometry):
+        return MappedOracle(linear_oracle(plan.schedule.problem, plan.n, slow_source=slow_source), plan.method.map)
     if plan.method.needs == "convexity":  # its proof counts on float64 in every step
         return LinearOracle(plan.problem.loss, plan.problem.intercept)
     return linear_oracle(plan.problem, plan.n, slow_source=slow_source)

@@ -94,8 +94,7 @@ def train(
         if run.needs_rows:
             if run.second is not None and not isinstance(workers.oracle, MappedOracle):
                 later = run.second.plan
-                inner = _one_thread(linear_oracle(later.problem, later.n))
-                workers.oracle = MappedOracle(inner, run.second.map)
+                workers.oracle = _one_thread(MappedOracle(linear_oracle(later.problem, later.n), run.second.map))
             run.absorb_sum(workers.answer(run.query, batch))
         run.rows_read = stream.rows_read
 
@@ -109,4 +108,6 @@ def train(
 
 def _one_thread(oracle: Oracle) -> Oracle:
     """The oracle that one process would use, with one thread per task: a worker runs a task on each of its threads."""
+    if isinstance(oracle, MappedOracle):
+        return dataclasses.replace(oracle, inner=_one_thread(oracle.inner))
     return dataclasses.replace(oracle, threads=1) if isinstance(oracle, CompiledOracle) else oracle

@@ -6,7 +6,8 @@ Of each client whose round it is, a query wants one vector:
     unit example    sum over its rows d of  clip(sum_j w_j grad f(x_j, d), C)          one row is protected
 
 each clipped vector rounded to the query's grid. ``gradients(x)``: the gradients of a client's rows, shape (rows, p).
-A query with a map M wants M applied to the sum over j, with x_j = M'u_j. A survey wants ``gradients.survey(numbers)``
+A query with a map M wants M applied to the sum over j, with x_j = M'u_j, and takes ``gradients.shortened`` where there
+is one: gradients of rows that are scaled down to the feature norm. A survey wants ``gradients.survey(numbers)``
 in its place: the joint contribution of each row (linear_gradients.py); a client without that sends nothing then.
 
 Guarantee: whatever ``gradients`` returns, a vector that is sent has norm at most C in exact arithmetic before it is
@@ -84,6 +85,7 @@ def _differences(asked: Asked, gradients: Gradients) -> NDArray[np.float64]:
     m, points = asked.matrix, asked.points
     if m is not None:
         points = (points.reshape(-1, len(m)) @ m).reshape(len(points), -1)
+        gradients = getattr(gradients, "shortened", gradients)
     terms = (w * np.asarray(gradients(x), dtype=np.float64) for w, x in zip(asked.weights, points, strict=True))
     rows = np.sum(list(terms), axis=0)
     if m is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.clipping.bound import row_norms
 from dpsco.clipping.survey import MOMENTS, joint_parts, joint_rows
 from dpsco.errors import DataError
 from dpsco.problem import CustomLoss, Problem
@@ -43,6 +44,14 @@ class LinearRows:
             a = np.hstack([a, np.ones((len(y), 1))])
         valid = self.problem.loss.valid(y) & np.all(np.isfinite(a), axis=1)
         return np.where(valid[:, None], a, 0.0), np.where(valid, y, 0), valid
+
+    @cached_property
+    def shortened(self) -> LinearRows:
+        """The same with rows no longer than the feature norm: what a survey and the rounds behind it see."""
+        lengths = row_norms(self.features)
+        with np.errstate(all="ignore"):
+            scale = np.where(lengths > self.problem.feature_norm, self.problem.feature_norm / lengths, 1.0)
+            return LinearRows(self.problem, self.features * scale[:, None], self.labels)
 
     def survey(self, numbers: Sequence[float]) -> Array:
         """The joint contribution of each row (clipping/survey.py) to a survey of these ``survey_numbers``."""

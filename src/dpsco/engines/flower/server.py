@@ -122,7 +122,9 @@ class FederatedOracle:
         row_map : RowMap, optional
             That of the rounds behind a survey.
         """
-        message, step = self._message(query, part, row_map), query.step + (row_map is not None)
+        message, step = self._message(query, part, row_map), query.step
+        if isinstance(self._plan.method, Surveyed) and row_map is not None:
+            step += 1
         asked = wire.decode_query(message)
         total = None if self._store is None else self._store.load(asked, step)
         if total is None:
@@ -279,7 +281,7 @@ def serve(
 
     def feed(part: Portion) -> None:
         if run.needs_rows:
-            run.absorb_sum(clients.answer(run.query, part, None if run.second is None else run.second.map))
+            run.absorb_sum(clients.answer(run.query, part, run.row_map))
 
     with run:
         result = drive(run, run.coming(), feed, account=account, on_round=on_round)

@@ -1,0 +1,109 @@
+"""Rounds of another method in a geometry that is public before the run: that of an earlier survey, or of public rows.
+
+    b = P a        the rows of the run, turned by a public map (clipping/row_map.py)
+    method         any method of clipped rounds, on the rows b, in coordinates u; the model is x = P'u
+
+Guarantee: that of ``later``. P is public before the first row is read, so a contribution c b is a function of one row
+and public numbers, and its clip and noise are those of ``later``. An earlier survey of the same people is private by
+itself and was paid for then; this run has a budget of its own.
+Cost: that of ``later``, and p^2 multiply-adds per row.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpsco.accounting.budget import Budget
+from dpsco.clipping.row_map import RowMap
+from dpsco.errors import InvalidArgument
+from dpsco.methods.method import Method
+from dpsco.methods.schedule import Schedule
+from dpsco.methods.surveyed import refusal
+from dpsco.problem import Everything, L2Ball, Problem
+from dpsco.problem.mapped_ball import mapped_ball
+from dpsco.query import Array, Query, Released
+
+__all__ = ["InGeometry", "mapped_problem"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InGeometry(Method):
+    """Rounds of ``later`` on mapped rows. ``dpsco.plan(..., geometry=...)`` makes one.
+
+    Parameters
+    ----------
+    map : RowMap
+        P. Public before the run.
+    later : Method
+        A method of clipped rounds, with its hyperparameters in the coordinates of u.
+    clip : float
+        That of ``later``: leave it out.
+    """
+
+    clip: float = 0.0
+    map: RowMap
+    later: Method
+
+    name: ClassVar[str] = "in-geometry"
+    reason: ClassVar[str] = (
+        "rows are turned by a map that was public before the run; each enters one clipped contribution after that, and "
+        "one Gaussian mechanism covers the whole run."
+    )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.map, RowMap) or not isinstance(self.later, Method):
+            raise InvalidArgument("Expected map to be a RowMap and later a method: dpsco.plan(..., geometry=...).")
+        if self.clip not in (0.0, self.later.clip):
+            raise InvalidArgument(f"Expected clip={self.clip} to be left out: it is that of the method.")
+        object.__setattr__(self, "clip", self.later.clip)
+        super().__post_init__()
+
+    def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """The schedule of ``later``, on the problem in the coordinates of u."""
+        refused = refusal(problem, budget)
+        columns = problem.dimension + problem.intercept
+        if not refused and (
+            self.map.matrix.shape != (columns, columns) or self.map.feature_norm != problem.feature_norm
+        ):
+            refused = f"the geometry is of {len(self.map.matrix)} columns and feature_norm={self.map.feature_norm:g}"
+        if refused or (self.map.constant > 0) != problem.intercept:
+            raise InvalidArgument(f"No geometry is possible here: {refused or 'it has another intercept'}.")
+        if self.later.needs != "clipping" or not self.later.single_epoch:
+            raise InvalidArgument(f"method={self.later.name!r} has no rounds of clipped sums of fresh rows.")
+        return self.later.schedule(mapped_problem(problem, self.map), n, budget)
+
+    def gradients_per_row(self, schedule: Schedule) -> int:
+        return self.later.gradients_per_row(schedule)
+
+    def steps_in_words(self, schedule: Schedule) -> str:
+        return f"{self.later.name} in a known geometry: {self.later.steps_in_words(schedule)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "map": self.map.to_dict(), "later": self.later.to_dict()}
+
+    def start(self, schedule: Schedule, x0: Array) -> Any:
+        """Start at the u_0 that stands for x_0."""
+        u0 = np.linalg.lstsq(self.map.own.T, x0.reshape(-1, len(self.map.matrix)).T, rcond=None)[0].T.ravel()
+        return self.later.start(schedule, schedule.problem.domain.project(np.ascontiguousarray(u0)))
+
+    def ask(self, schedule: Schedule, state: Any) -> Query:
+        return self.later.ask(schedule, state)
+
+    def tell(self, schedule: Schedule, state: Any, released: Released) -> Any:
+        return self.later.tell(schedule, state, released)
+
+    def output(self, state: Any) -> Array:
+        """The model in the problem's own parameters."""
+        return self.map.parameters(self.later.output(state))
+
+
+def mapped_problem(problem: Problem, row_map: RowMap) -> Problem:
+    """The problem in the coordinates of u: rows without an intercept's column of their own, the domain's set of u."""
+    columns = len(row_map.matrix)
+    longest = math.hypot(1.0, row_map.constant) * float(np.linalg.norm(row_map.matrix, 2))
+    domain = mapped_ball(row_map.own.T, problem.domain.radius) if isinstance(problem.domain, L2Ball) else Everything()
+    return Problem(loss=problem.loss, domain=domain, dimension=columns, feature_norm=longest)

@@ -1,0 +1,72 @@
+"""The geometry of rows that are public: another population's, last year's published ones, simulated ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dpsco.clipping.survey import dense, unit_rows
+from dpsco.errors import DataError, positive
+from dpsco.methods.surveyed import INTERCEPT
+from dpsco.parallel import one_blas_thread
+from dpsco.planning.geometry import Geometry
+from dpsco.query import chunk_multiple
+from dpsco.rows.gate import admit, container, container_width, declared_by
+
+__all__ = ["public_geometry"]
+
+
+def public_geometry(rows: Any, *, feature_norm: float = 1.0, intercept: bool = False) -> Geometry:
+    """Compute the geometry of rows that are PUBLIC, for ``dpsco.plan(..., geometry=...)``.
+
+    Parameters
+    ----------
+    rows : array, table or sparse matrix
+        Rows with the columns of the private ones. They get no protection at all.
+    feature_norm : float
+        That of the problem: rows are divided by it and shortened to norm 1.
+    intercept : bool
+        That of the problem.
+
+    Returns
+    -------
+    Geometry
+        Its noise is the sampling error of a typical entry.
+
+    Raises
+    ------
+    DataError
+        If no row is usable.
+
+    Cost: p^2 multiply-adds per row and one eigendecomposition.
+    """
+    norm = positive("feature_norm", feature_norm, "Rows are divided by it.")
+    data = container(rows)
+    width = container_width(data)
+    table, constant = admit(data, declared_by(data, width, None)), INTERCEPT if intercept else 0.0
+    p = int(table.shape[1]) + intercept
+    moment, usable = np.zeros((p, p)), 0
+    with one_blas_thread():
+        for start in range(0, table.shape[0], chunk_multiple(p)):
+            a, _, unusable = unit_rows(dense(table[start : start + chunk_multiple(p)]), norm, constant)
+            usable += int(np.sum(~unusable))
+            moment += a.T @ a
+        if not usable:
+            raise DataError("No public row is usable: each has cells that are missing or not finite.")
+        moment /= usable
+        observed, directions = np.linalg.eigh(moment)
+    noise = float(np.trace(moment)) / (p * math.sqrt(usable))
+    mean = np.append(moment[:-1, -1] / constant, constant) if intercept else np.zeros(p)
+    return Geometry(
+        scale=np.ones(p),
+        directions=directions,
+        sizes=np.maximum(observed, 0.0),
+        rest=0.0,
+        observed=observed,
+        noise=noise,
+        radius=noise * math.sqrt(2 * p),
+        mean=mean,
+        feature_norm=norm,
+    )

@@ -1,0 +1,200 @@
+"""Rounds on mapped rows, planned from a geometry: behind a survey, or with a geometry that was public before the run.
+
+    geometry, what is known of the way -> metric P, T, B, clip, beta, mechanism, start
+
+``rounds_choice`` plans for Algorithm 1. Other methods take the same metric and clip and every round that is allowed:
+the geometry is what is compared. beta of the unaccelerated variant is that of Algorithm 1. DP-SGD and DP-FTRL take the
+step size of least predicted excess on the quadratic with the curvatures h_i that the geometry shows, per direction
+
+    h/2 [ (mean over the last half of (1 - eta h)^t)^2 2 gap / (k h)  +  q sum_t (weight of gradient t in that mean)^2 ]
+
+with k directions and q the variance of a mean gradient by noise and sampling; DP-FTRL's noise is taken as independent.
+
+Guarantee: public or released numbers decide, and nothing here changes the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsco.accounting.budget import Budget
+from dpsco.clipping.row_map import RowMap
+from dpsco.errors import InvalidArgument
+from dpsco.methods import DPFTRL, DPSGD, AcceleratedSRGD, InGeometry, Method, UnacceleratedSRGD
+from dpsco.methods.surveyed import INTERCEPT, LATER, refusal
+from dpsco.parallel import one_blas_thread
+from dpsco.planning.geometry import Geometry, metric
+from dpsco.planning.plan import Plan
+from dpsco.planning.prediction import Prediction
+from dpsco.planning.spectrum_priors import loss_scale
+from dpsco.planning.survey_start import Start
+from dpsco.planning.surveyed_planner import MOST_ROUNDS, SIGNAL, RoundsChoice, rounds_choice
+from dpsco.problem import Logistic, Problem, Softmax
+from dpsco.query import Array
+
+__all__ = ["InMetric", "geometry_plan", "rounds_in"]
+
+_LEAST_RATIO = 1e-4
+_SANE = 1e12
+"""Clip, beta and the length of mapped rows are of order 1 to p: whatever is beyond this is not a plan."""
+_UNKNOWN = 1.0
+"""Variance of a gradient entry that says nothing: rows have norm 1, slopes about 1."""
+
+
+class InMetric(NamedTuple):
+    """Rounds on mapped rows."""
+
+    map: RowMap
+    later: Method
+    prediction: Prediction | None
+    start: Array
+    """u_0; 0 where the start is not finite."""
+
+
+def rounds_in(
+    problem: Problem,
+    rows: int,
+    budget: Budget,
+    shape: Geometry,
+    start: Start,
+    *,
+    survey_rows: int,
+    most: int,
+    later: str = AcceleratedSRGD.name,
+) -> InMetric | None:
+    """Plan rounds of the method ``later`` on ``rows`` rows, at most ``most`` of them; None if the geometry shows none.
+
+    Parameters
+    ----------
+    problem, rows, budget
+        The problem in its own parameters, the rows that are left, and their budget.
+    shape, start, survey_rows
+        The geometry, what is known of the way to the optimum, and the rows behind that.
+    most, later
+        Largest number of rounds, and the name of their method.
+    """
+    columns, outputs, scale = problem.dimension + problem.intercept, problem.loss.outputs, loss_scale(problem)
+    choice = rounds_choice(
+        shape,
+        start,
+        survey_rows=survey_rows,
+        rows=rows,
+        mu=budget.mu_per_record,
+        rounds=most,
+        outputs=outputs,
+        slope=1.0 if isinstance(problem.loss, (Logistic, Softmax)) else scale.slope,
+        disagreement=scale.disagreement,
+        clips_apart=budget.clips_apart,
+    )
+    form = metric(shape, choice.ridge)
+    row_map = RowMap(form.matrix, problem.feature_norm, INTERCEPT if problem.intercept else 0.0)
+    longest = float(np.linalg.norm(row_map.matrix, 2)) if np.all(np.isfinite(row_map.matrix)) else math.inf
+    if not math.isfinite(choice.predicted) or not all(
+        1 / _SANE < value < _SANE for value in (choice.clip, choice.beta, longest)
+    ):
+        return None
+    u0 = np.asarray(form.start(start.x.reshape(columns, outputs)).T.ravel())
+    if not np.all(np.isfinite(u0)):
+        u0 = np.zeros(columns * outputs)
+    ours = later == AcceleratedSRGD.name
+    prediction = Prediction(choice.optimisation, choice.noise, choice.sampling) if ours else None
+    T = min(most, rows)
+    step = 1.0 / choice.beta
+    if later in (DPSGD.name, DPFTRL.name):
+        step = _step_size(choice, T, rows // T, budget, gap=SIGNAL * start.gap, copies=max(outputs - 1, 1))
+    return InMetric(row_map, _method(later, choice, T, step, budget), prediction, u0)
+
+
+def _step_size(choice: RoundsChoice, rounds: int, batch: int, budget: Budget, *, gap: float, copies: int) -> float:
+    """The step size of least predicted excess: the formula of the module."""
+    h = choice.ratios * choice.beta
+    noise = (budget.clips_apart * choice.clip / budget.mu_per_record / batch) ** 2 if budget.private else 0.0
+    steps = np.geomspace(0.02, 1.0, 18) / choice.beta
+    age = np.arange(rounds + 1)
+    kept = np.abs(1.0 - steps[:, None, None] * h[:, None]) ** age  # (steps, directions, ages)
+    tail = range(rounds // 2 + 1, rounds + 1)
+    bias = np.mean([kept[:, :, t] for t in tail], axis=0)
+    weights = [np.sum([kept[:, :, t - 1 - s] for t in tail if t > s], axis=0) / len(tail) for s in range(rounds)]
+    spread = steps[:, None] ** 2 * np.sum(np.square(weights), axis=0)
+    share = 2 * gap / (len(h) * np.maximum(h, 1e-12))
+    total = np.sum(0.5 * h * (bias**2 * share + copies * (noise + h / batch) * spread), axis=1)
+    return float(steps[int(np.argmin(total))])
+
+
+def _method(name: str, choice: RoundsChoice, most: int, step: float, budget: Budget) -> Method:
+    clip = choice.clip if budget.private else math.inf
+    if name == UnacceleratedSRGD.name:
+        return UnacceleratedSRGD(rounds=most, clip=clip, beta=choice.beta)
+    if name == DPSGD.name:
+        return DPSGD(rounds=most, clip=clip, step_size=step)
+    if name == DPFTRL.name:
+        return DPFTRL(rounds=most, clip=clip, step_size=step)
+    return AcceleratedSRGD(
+        rounds=choice.rounds,
+        beta=choice.beta,
+        clip=clip,
+        z_step=choice.z_step,
+        mechanism="workload",
+        prior=tuple(np.clip(choice.ratios, _LEAST_RATIO, 1.0).tolist()),
+    )
+
+
+def geometry_plan(
+    problem: Problem, n: int, budget: Budget, shape: Geometry, *, rounds: int | None, later: str = AcceleratedSRGD.name
+) -> Plan:
+    """Plan a run in a geometry that is public: no rows, no round and no budget go to a survey.
+
+    Parameters
+    ----------
+    problem, n, budget
+        As in ``dpsco.plan``.
+    shape : Geometry
+        Of an earlier result, or of public rows.
+    rounds : int, optional
+        The most rounds.
+    later : str
+        The method of the rounds.
+
+    Raises
+    ------
+    InvalidArgument
+        If the geometry is not of such rows, or no map is possible.
+    """
+    columns, refused = problem.dimension + problem.intercept, refusal(problem, budget)
+    if later not in LATER:
+        refused = f"method={later!r} has no rounds of clipped sums of fresh rows"
+    if not refused and (shape.p != columns or shape.intercept != problem.intercept):
+        words = {True: "an", False: "no"}
+        refused = f"it has {shape.p} columns with {words[shape.intercept]} intercept, the problem {columns}"
+    if not refused and not math.isclose(shape.feature_norm, problem.feature_norm, rel_tol=1e-9):
+        refused = f"it has feature_norm={shape.feature_norm:g}, the problem {problem.feature_norm:g}"
+    if refused:
+        raise InvalidArgument(f"The geometry does not fit: {refused}. Plan without geometry=.")
+    most = MOST_ROUNDS if rounds is None else rounds
+    with one_blas_thread(), np.errstate(all="ignore"):
+        made = rounds_in(
+            problem, n, budget, shape, _ignorant(problem, shape), survey_rows=n, most=min(most, n), later=later
+        )
+    if made is None:
+        raise InvalidArgument("The geometry shows nothing usable: its sizes are extreme. Plan without geometry=.")
+    method = InGeometry(map=made.map, later=made.later)
+    return Plan(problem, n, budget, method, rule="geometry", prediction=made.prediction)
+
+
+def _ignorant(problem: Problem, shape: Geometry) -> Start:
+    """A start at zero, with nothing known of the way."""
+    scale, outputs, k = loss_scale(problem), problem.loss.outputs, len(shape.sizes)
+    gap = 2 * scale.gap / max(outputs - 1, 1)
+    return Start(
+        x=np.zeros((shape.p, outputs)),
+        curvature=0.8 * scale.curvature,
+        base_curvature=scale.curvature,
+        steepest=scale.curvature,
+        gap=gap,
+        moved=np.zeros(k),
+        left=np.full(k, 1e9),  # as far as the gap allows
+        gradient_variance=np.full(k, _UNKNOWN),
+    )
