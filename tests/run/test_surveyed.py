@@ -29,7 +29,10 @@ BUDGET = dpsco.Budget(2.0, 1e-5)
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(20.0), P, feature_norm=3.0, intercept=True)
 SOFTMAX = dpsco.Problem(dpsco.Softmax(3), dpsco.Everything(), P, feature_norm=3.0, intercept=True)
 PLAN = dpsco.Plan(PROBLEM, N, BUDGET, Surveyed(rounds=5, rows=300))
+BOXED = dpsco.Problem(dpsco.Logistic(), dpsco.Box(-0.5, 2.0), P, feature_norm=3.0, intercept=True)
 PLANS = {
+    "box": dpsco.Plan(BOXED, N, BUDGET, Surveyed(rounds=5, rows=300, kind="diagonal")),
+    "dp-ftrl": dpsco.Plan(PROBLEM, N, BUDGET, Surveyed(rounds=5, rows=300, later="dp-ftrl")),
     "zero-out": PLAN,
     "replace": dpsco.Plan(PROBLEM, N, dpsco.Budget(2.0, 1e-5, "replace"), Surveyed(rounds=5, rows=300)),
     "diagonal": dpsco.Plan(PROBLEM, N, BUDGET, Surveyed(rounds=5, rows=300, kind="diagonal")),
@@ -332,6 +335,29 @@ def test_models_stay_in_the_domain_and_columns_need_no_scaling():
     small = dataclasses.replace(plan, problem=dataclasses.replace(problem, domain=dpsco.L2Ball(2.0)))
     bounded = dpsco.train(small, dpsco.stream(rows, labels), key=KEY).model
     assert np.hypot(np.linalg.norm(bounded.coef), bounded.intercept) <= 2.0 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", [dpsco.Logistic(), dpsco.Softmax(3)], ids=["logistic", "softmax"])
+def test_a_box_stays_a_box_where_columns_are_scaled_alone(loss):
+    rows, labels = data()
+    bounds = (-0.5, 0.0, -0.25, 0.0, -1.0) * loss.outputs, (0.1, 1.0, 9.0, 0.2, 1.0) * loss.outputs
+    problem = dpsco.Problem(loss, dpsco.Box(*bounds), P, feature_norm=3.0, intercept=True)
+    plan = dpsco.plan(problem, n=N, budget=BUDGET, rounds=5, survey="diagonal")
+    run = Run(plan, oracle=library_oracle(plan), key=KEY)
+    run.push(rows, labels)
+    inside = run._stage.schedule.problem.domain
+    rng = np.random.default_rng(0)
+    for u in 30 * rng.standard_normal((20, problem.parameters)):  # the projection in u is that of the box, exactly
+        x, sides = run.second.map.parameters(inside.project(u)), np.tile(np.diag(run.second.map.own), loss.outputs)
+        np.testing.assert_allclose(x, np.clip(u * sides, *bounds), rtol=1e-12)
+    x = np.concatenate([np.atleast_2d(run.model.coef), np.atleast_1d(run.model.intercept)[:, None]], axis=1).ravel()
+    assert np.all((x >= bounds[0]) & (x <= bounds[1]))
+    assert any(x in (low, high) for x, low, high in zip(x, *bounds, strict=True))
+    reused = dpsco.plan(problem, n=N, budget=BUDGET, rounds=5, geometry=run.geometry)
+    assert reused.method.map.diagonal
+    with pytest.raises(dpsco.InvalidArgument, match="domain"):
+        dpsco.plan(problem, n=N, budget=BUDGET, survey="full")
+    assert not isinstance(dpsco.plan(problem, n=N, budget=BUDGET).method, Surveyed)
 
 
 def math_inf() -> float:

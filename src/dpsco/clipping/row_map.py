@@ -121,6 +121,12 @@ class RowMap:
         return b[: len(features)]
 
     @property
+    def diagonal(self) -> bool:
+        """Whether each column is scaled by itself, by a positive number."""
+        sides = np.diag(self.matrix)
+        return bool(np.all(sides > 0)) and np.array_equal(self.matrix, np.diag(sides))
+
+    @property
     def own(self) -> Array:
         """M: u stands for the problem's own parameters M'u; a gradient g in these is M g in coordinates of u."""
         own = self.matrix / self.feature_norm

@@ -23,7 +23,8 @@ from dpsco.errors import InvalidArgument
 from dpsco.methods.method import Method
 from dpsco.methods.schedule import Schedule
 from dpsco.methods.surveyed import refusal
-from dpsco.problem import Everything, L2Ball, Problem
+from dpsco.problem import Box, Everything, L2Ball, Problem
+from dpsco.problem.domains import Domain
 from dpsco.problem.mapped_ball import mapped_ball
 from dpsco.query import Array, Query, Released
 
@@ -64,7 +65,7 @@ class InGeometry(Method):
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
         """The schedule of ``later``, on the problem in the coordinates of u."""
-        refused = refusal(problem, budget)
+        refused = refusal(problem, "diagonal" if self.map.diagonal else "full")
         columns = problem.dimension + problem.intercept
         if not refused and (
             self.map.matrix.shape != (columns, columns) or self.map.feature_norm != problem.feature_norm
@@ -105,5 +106,11 @@ def mapped_problem(problem: Problem, row_map: RowMap) -> Problem:
     """The problem in the coordinates of u: rows without an intercept's column of their own, the domain's set of u."""
     columns = len(row_map.matrix)
     longest = math.hypot(1.0, row_map.constant) * float(np.linalg.norm(row_map.matrix, 2))
-    domain = mapped_ball(row_map.own.T, problem.domain.radius) if isinstance(problem.domain, L2Ball) else Everything()
+    domain: Domain = Everything()
+    if isinstance(problem.domain, L2Ball):
+        domain = mapped_ball(row_map.own.T, problem.domain.radius)
+    elif isinstance(problem.domain, Box):  # x_i = m_i u_i with m_i > 0: exactly a box
+        size, sides = columns * problem.loss.outputs, np.tile(np.diag(row_map.own), problem.loss.outputs)
+        lower, upper = (np.broadcast_to(b, size) / sides for b in (problem.domain.lower, problem.domain.upper))
+        domain = Box(tuple(lower.tolist()), tuple(upper.tolist()))
     return Problem(loss=problem.loss, domain=domain, dimension=columns, feature_norm=longest)

@@ -38,7 +38,7 @@ from dpsco.clipping.survey import MOMENTS, joint_bounds, survey_size
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
 from dpsco.methods.method import RoundMethod, value_of
 from dpsco.methods.schedule import Schedule
-from dpsco.problem import CustomLoss, Everything, Huber, L2Ball, Logistic, Problem, SmoothedHinge, Softmax, Squared
+from dpsco.problem import Box, CustomLoss, Everything, Huber, L2Ball, Logistic, Problem, SmoothedHinge, Softmax, Squared
 from dpsco.query import Array, Moment, Query, Released
 from dpsco.release.calibration import calibrate_survey
 from dpsco.release.mechanisms import Independent
@@ -115,7 +115,7 @@ class Surveyed(RoundMethod):
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
         """The schedule of the survey. That of the later rounds follows from what it releases."""
-        refused = refusal(problem, budget)
+        refused = refusal(problem, self.kind)
         if refused:
             raise InvalidArgument(f"No survey is possible here: {refused}. Plan with survey='none'.")
         if self.rows + self.rounds > n:
@@ -161,13 +161,14 @@ class Surveyed(RoundMethod):
         return state.x
 
 
-def refusal(problem: Problem, budget: Budget) -> str:
-    """Why no survey can be made, in words; empty if one can."""
+def refusal(problem: Problem, kind: str) -> str:
+    """Why no survey of a kind can be made, in words; empty if one can."""
     if isinstance(problem.loss, CustomLoss):
         return "a custom loss has no feature matrix that the library knows"
     centred = isinstance(problem.domain, L2Ball) and problem.domain.center is None
-    if not centred and not isinstance(problem.domain, Everything):
-        return "the domain has no cheap projection in the new coordinates (a ball about 0 has one)"
+    boxed = isinstance(problem.domain, Box) and kind == "diagonal"  # scaled columns keep a box a box
+    if not centred and not boxed and not isinstance(problem.domain, Everything):
+        return "the domain has no cheap projection in the new coordinates (a ball about 0 has one, a box if diagonal)"
     if problem.dimension + problem.intercept > WIDEST:
         return f"rows have more than {WIDEST} columns"
     return ""

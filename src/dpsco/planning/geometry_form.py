@@ -45,10 +45,15 @@ class GeometryForm:
     @property
     def column_sizes(self) -> Array:
         """Root mean square of each column in the units of the rows, the intercept's left out: estimates with noise."""
-        v, p = self.directions, len(self.scale)
-        inside = np.sum(v * v * self.sizes, axis=1) + self.rest * (1 - np.sum(v * v, axis=1)) * (v.shape[1] < p)
-        sizes = self.feature_norm * np.sqrt(np.maximum(inside, 0.0)) / self.scale
-        return np.asarray(sizes[: p - self.intercept])
+        sizes = self.feature_norm * np.sqrt(self.moment_diagonal)
+        return np.asarray(sizes[: len(sizes) - self.intercept])
+
+    @property
+    def moment_diagonal(self) -> Array:
+        """Mean square of each column over the squared feature norm."""
+        squares, p = self.directions**2, len(self.scale)
+        rest = self.rest * (1 - np.sum(squares, axis=1)) if squares.shape[1] < p else 0.0
+        return np.asarray(np.maximum(squares @ self.sizes + rest, 0.0) / self.scale**2)
 
     # --- files --------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ Guarantee: public or released numbers decide, and nothing here changes the budge
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import NamedTuple
 
@@ -32,12 +33,13 @@ from dpsco.planning.prediction import Prediction
 from dpsco.planning.spectrum_priors import loss_scale
 from dpsco.planning.survey_start import Start
 from dpsco.planning.surveyed_planner import MOST_ROUNDS, SIGNAL, RoundsChoice, rounds_choice
-from dpsco.problem import Logistic, Problem, Softmax
+from dpsco.problem import Box, Logistic, Problem, Softmax
 from dpsco.query import Array
 
-__all__ = ["InMetric", "geometry_plan", "rounds_in"]
+__all__ = ["InMetric", "fitting", "geometry_plan", "rounds_in"]
 
 _LEAST_RATIO = 1e-4
+_TINY = 1e-12
 _SANE = 1e12
 """Clip, beta and the length of mapped rows are of order 1 to p: whatever is beyond this is not a plan."""
 _UNKNOWN = 1.0
@@ -163,7 +165,7 @@ def geometry_plan(
     InvalidArgument
         If the geometry is not of such rows, or no map is possible.
     """
-    columns, refused = problem.dimension + problem.intercept, refusal(problem, budget)
+    columns, refused = problem.dimension + problem.intercept, refusal(problem, "diagonal")
     if later not in LATER:
         refused = f"method={later!r} has no rounds of clipped sums of fresh rows"
     if not refused and (shape.p != columns or shape.intercept != problem.intercept):
@@ -173,6 +175,7 @@ def geometry_plan(
         refused = f"it has feature_norm={shape.feature_norm:g}, the problem {problem.feature_norm:g}"
     if refused:
         raise InvalidArgument(f"The geometry does not fit: {refused}. Plan without geometry=.")
+    shape = fitting(problem, shape)
     most = MOST_ROUNDS if rounds is None else rounds
     with one_blas_thread(), np.errstate(all="ignore"):
         made = rounds_in(
@@ -182,6 +185,24 @@ def geometry_plan(
         raise InvalidArgument("The geometry shows nothing usable: its sizes are extreme. Plan without geometry=.")
     method = InGeometry(map=made.map, later=made.later)
     return Plan(problem, n, budget, method, rule="geometry", prediction=made.prediction)
+
+
+def fitting(problem: Problem, shape: Geometry) -> Geometry:
+    """The geometry that the domain allows: sizes of columns alone for a box, which scaled columns keep a box."""
+    if not isinstance(problem.domain, Box):
+        return shape
+    second = shape.moment_diagonal
+    lifted = second + shape.noise + _TINY
+    scale, p = 1 / np.sqrt(lifted), shape.p
+    return dataclasses.replace(
+        shape,
+        scale=scale,
+        directions=np.zeros((p, 0)),
+        sizes=np.zeros(0),
+        rest=float(np.mean(second / lifted)),
+        observed=np.zeros(0),
+        radius=shape.noise * float(np.mean(scale**2)),
+    )
 
 
 def _ignorant(problem: Problem, shape: Geometry) -> Start:

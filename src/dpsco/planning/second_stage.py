@@ -26,7 +26,7 @@ from dpsco.planning.geometry import Geometry, geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.released_survey import Health, read_survey
 from dpsco.planning.response_planner import response_plan
-from dpsco.planning.rounds_in_geometry import rounds_in
+from dpsco.planning.rounds_in_geometry import fitting, rounds_in
 from dpsco.planning.spectrum_priors import loss_scale
 from dpsco.planning.survey_start import start_from
 from dpsco.problem import Everything, L2Ball, Logistic, Softmax, Squared
@@ -72,7 +72,7 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
     survey = read_survey(
         released, moment, columns=columns, rows=method.rows, sigma=plan.schedule.calibration.at(0).sigma
     )
-    shape = dataclasses.replace(geometry(survey), feature_norm=problem.feature_norm)
+    shape = fitting(problem, dataclasses.replace(geometry(survey), feature_norm=problem.feature_norm))
     kind = problem.loss.kind if isinstance(problem.loss, (Logistic, Softmax)) else "other"
     start = start_from(survey, shape, loss=kind, curvature=scale.curvature, gap=scale.gap)
     left = plan.n - method.rows

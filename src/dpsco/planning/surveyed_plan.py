@@ -29,7 +29,7 @@ def surveyed_plan(
     wanted = survey != "auto"
     if rounds is not None:
         rounds = positive_integer("rounds", rounds, "It is the most adaptive rounds, the survey's included.")
-    refused = refusal(problem, budget)
+    refused = refusal(problem, survey)
     columns = problem.dimension + problem.intercept
     if not wanted and not budget.private:
         refused = "without noise the plain plan needs none"
