@@ -78,7 +78,7 @@ METHODS: dict[str, type[Method]] = {
 
 
 def method_from_dict(data: Mapping[str, Any]) -> Method:
-    """The method that ``Method.to_dict`` wrote.
+    """Return the method that ``Method.to_dict`` wrote.
 
     Raises
     ------

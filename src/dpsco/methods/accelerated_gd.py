@@ -46,6 +46,7 @@ class AcceleratedGD(AcceleratedSteps):
     )
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """Give all rows to every round; rounds compose as Gaussian mechanisms."""
         no_positions(self.name, budget)
         T = self.rounds
         z = math.sqrt(T) / budget.mu_per_record if budget.private else 1.0
@@ -63,4 +64,5 @@ class AcceleratedGD(AcceleratedSteps):
         )
 
     def gradients_per_row(self, schedule: Schedule) -> int:
+        """Return T: every round asks every row."""
         return schedule.rounds

@@ -67,18 +67,22 @@ class AcceleratedSteps(RoundMethod):
         return max(problem.smoothness, BALANCE * self.rounds**1.5 * math.sqrt(variance) / reach(problem))
 
     def start(self, schedule: Schedule, x0: Array) -> AcceleratedSGDState:
+        """Set x_0 = y_0 = z_0 to the start."""
         return AcceleratedSGDState(0, x0, x0, x0, np.zeros_like(x0))
 
     def ask(self, schedule: Schedule, state: AcceleratedSGDState) -> Query:
+        """Ask for the gradient at x_t."""
         return self._query(schedule, state.step, (state.x,))
 
     def tell(self, schedule: Schedule, state: AcceleratedSGDState, released: Released) -> AcceleratedSGDState:
+        """Take the two steps and mix them."""
         t, project, beta = state.step, schedule.problem.domain.project, schedule.settings["beta"]
         nabla = mean_of(schedule, state, released)
         x, y, z = update(t, state.x, state.z, nabla, beta=beta, z_step=self.z_step, project=project)
         return AcceleratedSGDState(t + 1, x, y, z, nabla)
 
     def output(self, state: AcceleratedSGDState) -> Array:
+        """Return y_T."""
         return state.y
 
 

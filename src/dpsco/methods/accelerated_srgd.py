@@ -102,6 +102,7 @@ class AcceleratedSRGD(RoundMethod):
         object.__setattr__(self, "prior", prior)
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """Give each round a fresh batch, with correlated noise."""
         size = fresh_batch_size(self.rounds, self.batch_size, n)
         fitted: dict[str, Any] = {"prior": (self.prior, (1.0,) * len(self.prior))} if self.prior else {}
         noise = mechanism(
@@ -111,9 +112,11 @@ class AcceleratedSRGD(RoundMethod):
         return fresh_schedule(problem, n, budget, noise, batch_size=size, clip=self.clip, settings=lambda _: settings)
 
     def gradients_per_row(self, schedule: Schedule) -> int:
+        """Return 2: at x_t and x_{t-1}."""
         return 2
 
     def steps_in_words(self, schedule: Schedule) -> str:
+        """State beta and how z moves."""
         divisor = "beta" if self.z_step == "listed" else "2 beta"
         adapts = " at first, then down to the curvature that released values show" if self.adaptive else ""
         beta = schedule.settings["beta"]

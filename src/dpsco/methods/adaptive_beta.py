@@ -33,7 +33,7 @@ _LEAST_SIGNAL = 0.05
 def adapted_beta(
     schedule: Schedule, step: int, beta: float, *, x: Array, x_before: Array, nabla: Array, nabla_before: Array
 ) -> float:
-    """beta for the moves of round ``step`` >= 1, from released values alone; ``beta`` is the last round's."""
+    """Return beta for the moves of round ``step`` >= 1, from released values alone; ``beta`` is the last round's."""
     move = x - x_before
     length = float(move @ move)
     if length == 0.0:
@@ -50,7 +50,7 @@ def adapted_beta(
 
 
 def _noise_in_gradient(schedule: Schedule, step: int) -> float:
-    """Standard deviation of a coordinate of the privacy noise in nabla_t."""
+    """Return the standard deviation of a coordinate of the privacy noise in nabla_t."""
     if not schedule.budget.private:
         return 0.0
     per_prefix = schedule.most_noise.difference / schedule.budget.mu_per_record

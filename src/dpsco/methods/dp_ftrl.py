@@ -89,6 +89,7 @@ class DPFTRL(RoundMethod):
             raise InvalidArgument(f"Expected restarts={self.restarts!r} to be a whole number >= 0.")
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """Give each round a fresh batch, with correlated noise that may restart."""
         size, T, p = fresh_batch_size(self.rounds, self.batch_size, n), self.rounds, problem.parameters
 
         def segment(horizon: int) -> Mechanism:
@@ -105,13 +106,16 @@ class DPFTRL(RoundMethod):
         return fresh_schedule(problem, n, budget, noise, batch_size=size, clip=self.clip, settings=settings)
 
     def start(self, schedule: Schedule, x0: Array) -> DPFTRLState:
+        """Set x_0 to the start; nothing is summed yet."""
         zero = np.zeros_like(x0)
         return DPFTRLState(0, x0, x0, total=zero, moving=zero, mean=x0, nabla=zero)
 
     def ask(self, schedule: Schedule, state: DPFTRLState) -> Query:
+        """Ask for the gradient at x_t."""
         return self._query(schedule, state.step, (state.x,))
 
     def tell(self, schedule: Schedule, state: DPFTRLState, released: Released) -> DPFTRLState:
+        """Add the gradient to the sum and move from x_0 along it."""
         g = mean_of(schedule, state, released)
         total = state.total + g
         moving = self.momentum * state.moving + total
@@ -120,4 +124,5 @@ class DPFTRL(RoundMethod):
         return DPFTRLState(state.step + 1, x, state.x0, total, moving, mean, g)
 
     def output(self, state: DPFTRLState) -> Array:
+        """Return the mean of the iterates that count."""
         return state.mean

@@ -60,18 +60,22 @@ class GradientSteps(RoundMethod):
         return min(1.0 / problem.smoothness, reach(problem) / math.sqrt(variance * self.rounds))
 
     def start(self, schedule: Schedule, x0: Array) -> DPSGDState:
+        """Set x_0 to the start."""
         return DPSGDState(0, x0, mean=x0, nabla=np.zeros_like(x0))
 
     def ask(self, schedule: Schedule, state: DPSGDState) -> Query:
+        """Ask for the gradient at x_t."""
         return self._query(schedule, state.step, (state.x,))
 
     def tell(self, schedule: Schedule, state: DPSGDState, released: Released) -> DPSGDState:
+        """Take the projected step."""
         g = mean_of(schedule, state, released)
         x = schedule.problem.domain.project(state.x - schedule.settings["step_size"] * g)
         mean = averaged(self.iterate, state.mean, x, state.step, self.rounds)
         return DPSGDState(state.step + 1, x, mean, nabla=g)
 
     def output(self, state: DPSGDState) -> Array:
+        """Return the mean of the iterates that count."""
         return state.mean
 
 
@@ -93,6 +97,6 @@ class DPSGD(GradientSteps, FreshBatches):
 
 
 def averaged(iterate: str, mean: Array, x: Array, step: int, rounds: int) -> Array:
-    """The mean with ``x``, the iterate after round ``step``, in it, from the first round on that counts."""
+    """Return the mean with ``x``, the iterate after round ``step``, in it, from the first round on that counts."""
     first = {"last": rounds, "average": 0, "tail": rounds // 2}[iterate]
     return x if step <= first else mean + (x - mean) / (step - first + 1)

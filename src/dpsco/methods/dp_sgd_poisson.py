@@ -61,6 +61,7 @@ class PoissonDPSGD(GradientSteps):
             )
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """Give each round a Poisson sample of all rows, with noise from an accountant."""
         check_sampled(self.name, budget)
         T, p, rate = self.rounds, problem.parameters, min(1.0, self.epochs / self.rounds)
         noise, accounting = sampled_noise(budget, clip=self.clip, dimension=p, rows=n, rate=rate, rounds=T, total=T)
@@ -78,4 +79,5 @@ class PoissonDPSGD(GradientSteps):
         )
 
     def gradients_per_row(self, schedule: Schedule) -> int:
+        """Return the number of epochs, rounded up."""
         return math.ceil(self.epochs)

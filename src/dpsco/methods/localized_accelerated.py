@@ -98,7 +98,7 @@ class LocalizedAccelerated(Method):
         object.__setattr__(self, "factor", positive("factor", self.factor, "It scales the rounds of a phase."))
 
     def phases(self, problem: Problem, n: int, budget: Budget, regularisation: float) -> tuple[LocalPhase, ...]:
-        """The public numbers of every phase."""
+        """Return the public numbers of every phase."""
         M, L = problem.smoothness, gradient_bound(problem, self.clip)
         lam, phases = regularisation, []
         for i in range(1, max(1, math.ceil(math.log2(n) / 2)) + 1):
@@ -111,6 +111,7 @@ class LocalizedAccelerated(Method):
         return tuple(phases)
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> LocalizedSchedule:
+        """Give each phase rows of its own, and each of its rounds a Poisson sample of them."""
         check_sampled(self.name, budget)
         if n < 2:
             raise InvalidArgument(f"Expected n={n} >= 2 for method={self.name!r}: its first phase has n/2 rows.")
@@ -152,15 +153,19 @@ class LocalizedAccelerated(Method):
         )
 
     def gradients_per_row(self, schedule: Schedule) -> int:
+        """Return the largest expected number of samples that one row is in."""
         return max(math.ceil(phase.rate * phase.rounds) for phase in _phases(schedule))
 
     def start(self, schedule: Schedule, x0: Array) -> LocalizedState:
+        """Set the centre of the first phase to the start."""
         return LocalizedState(0, x0, x0, x0, x0, np.zeros_like(x0))
 
     def ask(self, schedule: Schedule, state: LocalizedState) -> Query:
+        """Ask for the gradient at the middle point."""
         return self._query(schedule, state.step, (state.x,))
 
     def tell(self, schedule: Schedule, state: LocalizedState, released: Released) -> LocalizedState:
+        """Take one step of AC-SA; a finished phase is the centre of the next."""
         problem = schedule.problem
         phase, r = _place(_phases(schedule), state.step)
         lam, centre, md = phase.lam, state.centre, state.x
@@ -177,6 +182,7 @@ class LocalizedAccelerated(Method):
         return LocalizedState(state.step + 1, md, centre, w, ag, nabla)
 
     def output(self, state: LocalizedState) -> Array:
+        """Return the aggregated iterate."""
         return state.ag
 
 
@@ -194,7 +200,7 @@ def _phases(schedule: Schedule) -> tuple[LocalPhase, ...]:
 
 
 def _coefficients(problem: Problem, phase: LocalPhase, r: int) -> tuple[float, float]:
-    """a and e of round r = 1 .. R."""
+    """Return a and e of round r = 1 .. R."""
     return 2.0 / (r + 1), 8.0 * (problem.smoothness + phase.lam) / (r * (r + 1))
 
 
@@ -212,7 +218,7 @@ def _rate(budget: Budget, rows: int, rounds: int) -> float:
 
 
 def _place(phases: tuple[LocalPhase, ...], step: int) -> tuple[LocalPhase, int]:
-    """The phase of round ``step`` and its number r = 1 .. R in it."""
+    """Return the phase of round ``step`` and its number r = 1 .. R in it."""
     for phase in phases:
         if step < phase.rounds:
             return phase, step + 1
@@ -221,7 +227,7 @@ def _place(phases: tuple[LocalPhase, ...], step: int) -> tuple[LocalPhase, int]:
 
 
 def near(domain: Domain, centre: Array, radius: float, x: Array) -> Array:
-    """The point of the domain within ``radius`` of ``centre`` that is nearest to ``x`` (Dykstra's alternation)."""
+    """Return the point of the domain within ``radius`` of ``centre`` that is nearest to ``x`` (Dykstra)."""
     inside = domain.project(x)
     if float(np.linalg.norm(inside - centre)) <= radius:
         return inside

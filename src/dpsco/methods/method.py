@@ -46,9 +46,14 @@ class Phase(Protocol):
 
     rows: int
 
-    def mean_gradient(self, x: Array) -> Array: ...
-    def row_gradient(self, row: int, *points: Array) -> tuple[Array, ...]: ...
-    def uncounted(self) -> None: ...
+    def mean_gradient(self, x: Array) -> Array:
+        """Return the mean of all rows' clipped gradients at ``x``."""
+
+    def row_gradient(self, row: int, *points: Array) -> tuple[Array, ...]:
+        """Return the clipped gradient of one row at each of ``points``."""
+
+    def uncounted(self) -> None:
+        """Count no gradient from here on: how many follow depends on the rows."""
 
 
 class Passes(Protocol):
@@ -56,17 +61,27 @@ class Passes(Protocol):
 
     rows: int
 
-    def derivatives(self, x: Array, second: bool) -> tuple[Array, Array | None]: ...
+    def derivatives(self, x: Array, second: bool) -> tuple[Array, Array | None]:
+        """Return the gradient of the rows' sum at ``x`` and, if ``second``, its Hessian."""
 
 
 class RowAccess(Protocol):
     """What may look at rows: the oracle, and rows for inner loops. ``Run`` makes it and counts there."""
 
-    def answer(self, query: Query, batch: Batch) -> Clipped: ...
-    def phase(self, batch: Batch, rows: int, clip: float) -> Phase: ...
-    def passes(self, batch: Batch, rows: int, clip: float, constant: float, counted: int) -> Passes: ...
-    def indices(self, step: int, part: int, rows: int, size: int) -> Any: ...
-    def normals(self, step: int, size: int) -> Array: ...
+    def answer(self, query: Query, batch: Batch) -> Clipped:
+        """Return the oracle's answer."""
+
+    def phase(self, batch: Batch, rows: int, clip: float) -> Phase:
+        """Return the ``rows`` rows of a phase, for an inner loop."""
+
+    def passes(self, batch: Batch, rows: int, clip: float, constant: float, counted: int) -> Passes:
+        """Return the rows of an objective, for a solver that passes over them."""
+
+    def indices(self, step: int, part: int, rows: int, size: int) -> Any:
+        """Return ``size`` uniform positions below ``rows``, for a randomised solver."""
+
+    def normals(self, step: int, size: int) -> Array:
+        """Return ``size`` standard normals from the key of the run: SECRET."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +136,7 @@ class Method(abc.ABC):
         """
 
     def defaults(self, problem: Problem, n: int, budget: Budget) -> dict[str, float]:
-        """The formula's value of every tunable hyperparameter."""
+        """Return the formula's value of every tunable hyperparameter."""
         unset: dict[str, Any] = dict.fromkeys(self.tunable)
         plain = dataclasses.replace(self, **unset)
         settings = plain.schedule(problem, n, budget).settings
@@ -132,7 +147,7 @@ class Method(abc.ABC):
         return 1
 
     def guarantee_in_words(self, schedule: Schedule) -> str:
-        """What makes the run private, for ``plan.explain()``."""
+        """Return what makes the run private, for ``plan.explain()``."""
         noise = schedule.most_noise
         return (
             f"Each row's contribution is clipped to {self.clip:.6g}; the {schedule.mechanism.name!r} mechanism adds "
@@ -141,18 +156,18 @@ class Method(abc.ABC):
         )
 
     def steps_in_words(self, schedule: Schedule) -> str:
-        """The step sizes, for ``plan.explain()``."""
+        """Return the step sizes, for ``plan.explain()``."""
         return ", ".join(f"{name} = {schedule.settings[name]:.6g}" for name in self.tunable)
 
     def to_dict(self) -> dict[str, Any]:
-        """The method as JSON holds it: its name and all its hyperparameters."""
+        """Return the method as JSON holds it: its name and all its hyperparameters."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         plain: dict[str, Any] = jsonable({"name": self.name, **fields})
         return plain
 
     @classmethod
     def planned(cls, problem: Problem, n: int, budget: Budget, **given: Any) -> Method:
-        """The method with every hyperparameter that is not ``given`` set by formula."""
+        """Return the method with every hyperparameter that is not ``given`` set by formula."""
         clip = problem.lipschitz if budget.private else math.inf
         method = cls(**{"clip": clip, **given})
         missing = [name for name in cls.tunable if getattr(method, name) is None]
@@ -163,36 +178,36 @@ class Method(abc.ABC):
 
     @abc.abstractmethod
     def start(self, schedule: Schedule, x0: Array) -> Any:
-        """The state before round 0."""
+        """Return the state before round 0."""
 
     @abc.abstractmethod
     def ask(self, schedule: Schedule, state: Any) -> Query:
-        """What the next round asks of each of its rows."""
+        """Return what the next round asks of each of its rows."""
 
     def answer(self, schedule: Schedule, query: Query, batch: Batch, rows: RowAccess) -> Clipped:
-        """The sensitive answer of the rows of ``batch``."""
+        """Return the sensitive answer of the rows of ``batch``."""
         return rows.answer(query, batch)
 
     @abc.abstractmethod
     def tell(self, schedule: Schedule, state: Any, released: Released) -> Any:
-        """The state after the round whose released sum is given."""
+        """Return the state after the round whose released sum is given."""
 
     @abc.abstractmethod
     def output(self, state: Any) -> Array:
-        """The model that the state stands for."""
+        """Return the model that the state stands for."""
 
     # --- for subclasses -----------------------------------------------------------------------
 
     def _query(
         self, schedule: Schedule, step: int, points: tuple[Array, ...], weights: tuple[float, ...] = (1.0,)
     ) -> Query:
-        """The query of round ``step``, with the clip and grid its noise was calibrated for."""
+        """Return the query of round ``step``, with the clip and grid its noise was calibrated for."""
         noise = schedule.calibration.at(step)
         size = max(1, round(schedule.size(step)))
         return Query(step, points, weights, clip=noise.clip, size=size, grid=noise.grid, rowwise=noise.rowwise)
 
     def _setting(self, name: str, formula: float) -> dict[str, float]:
-        """A tunable hyperparameter as given, or as the formula says."""
+        """Return a tunable hyperparameter as given, or as the formula says."""
         given = getattr(self, name)
         return {name: formula if given is None else float(given)}
 
@@ -216,6 +231,7 @@ class RoundMethod(Method):
 
     @classmethod
     def planned(cls, problem: Problem, n: int, budget: Budget, **given: Any) -> Method:
+        """Return the method with every hyperparameter that is not ``given`` set by formula, rounds included."""
         return super().planned(problem, n, budget, **{"rounds": cls._usual_rounds(n), **given})
 
     @classmethod
@@ -224,14 +240,14 @@ class RoundMethod(Method):
 
 
 def value_of(state: Any, released: Released) -> Array:
-    """The released value of the state's round; refuses any other."""
+    """Return the released value of the state's round; refuses any other."""
     if not isinstance(released, Released) or released.step != state.step:
         raise LedgerError(f"Round {state.step} goes on from the Released of that round and from nothing else.")
     return released.value
 
 
 def mean_of(schedule: Schedule, state: Any, released: Released) -> Array:
-    """The released sum of the state's round over the public number of rows."""
+    """Return the released sum of the state's round over the public number of rows."""
     return value_of(state, released) / schedule.size(state.step)
 
 

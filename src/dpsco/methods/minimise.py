@@ -78,7 +78,7 @@ def certified_minimum(
 
 
 def _newton(derivatives: Derivatives, x: Array, tolerance: float, error: Callable[[Array], float]) -> Array:
-    """The best point that Newton steps reach."""
+    """Return the best point that Newton steps reach."""
     g, hessian = derivatives(x, True)
     for _ in range(_NEWTON):
         if hessian is None or _norm(g) + error(x) <= tolerance:

@@ -99,7 +99,7 @@ class Objective:
 
 
 def objective_of(problem: Problem, clip: float) -> Objective:
-    """The sizes of a problem's rows under ``clip``."""
+    """Return the sizes of a problem's rows under ``clip``."""
     loss, F = problem.loss, problem.feature_norm
     constant = _INTERCEPT * F if problem.intercept else 0.0
     norm = math.hypot(F, constant)
@@ -157,9 +157,11 @@ class ObjectivePerturbation(ConvexMethod):
         one_of("constants", self.constants, CONSTANTS)
 
     def gradients_per_row(self, schedule: Schedule) -> int:
+        """Return the number of passes that are counted."""
         return PASSES
 
     def guarantee_in_words(self, schedule: Schedule) -> str:
+        """State the noise in the objective and on its minimiser."""
         settings = schedule.settings
         return (
             f"Each row's gradient is at most {self.objective(schedule.problem).lipschitz:.6g} long. Gaussian noise of "
@@ -174,6 +176,7 @@ class ObjectivePerturbation(ConvexMethod):
         return objective_of(problem, self.clip)
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """Give all rows to one objective, with noise inside it and on its minimiser."""
         # One sum of all rows: no row has a place, so add-remove needs no more than zero-out.
         placed = replace(budget, adjacency="zero-out") if budget.adjacency == "add-remove" else budget
         self._check_convex(problem, placed)
@@ -212,14 +215,15 @@ class ObjectivePerturbation(ConvexMethod):
         )
 
     def start(self, schedule: Schedule, x0: Array) -> PhasedState:
+        """Set x_0 to the start."""
         return PhasedState(0, x0)
 
     def ask(self, schedule: Schedule, state: PhasedState) -> Query:
-        """The minimiser near x_0."""
+        """Return the minimiser near x_0."""
         return self._query(schedule, state.step, (state.x,))
 
     def answer(self, schedule: Schedule, query: Query, batch: Batch, rows: RowAccess) -> Clipped:
-        """The certified minimiser: SENSITIVE until it is released."""
+        """Return the certified minimiser: SENSITIVE until it is released."""
         problem, settings, sigma = schedule.problem, schedule.settings, schedule.inner_sigma
         form, p = self.objective(problem), problem.parameters
         passes = rows.passes(batch, query.size, form.lipschitz, form.constant, PASSES)
@@ -252,11 +256,13 @@ class ObjectivePerturbation(ConvexMethod):
         return Clipped(found, passes.rows)
 
     def tell(self, schedule: Schedule, state: PhasedState, released: Released) -> PhasedState:
+        """Project the released minimiser."""
         problem = schedule.problem
         x = _scaled(value_of(state, released), problem, self.objective(problem), inwards=False)
         return PhasedState(state.step + 1, problem.domain.project(x))
 
     def output(self, state: PhasedState) -> Array:
+        """Return the projected minimiser."""
         return state.x
 
     def _noise(self, form: Objective, ridge: float, budget: Budget) -> tuple[float, float]:
@@ -294,7 +300,7 @@ class ObjectivePerturbation(ConvexMethod):
 
 
 def _ridge(form: Objective, n: int, p: int, budget: Budget) -> float:
-    """The formula of this module, rounded to four digits: plans are read by people."""
+    """Return the formula of this module, rounded to four digits: plans are read by people."""
     L, M = form.lipschitz, form.smoothness
     shares = 1.0 / np.arange(1.0, p + 1.0)
     h = 0.5 * M * shares / np.sum(shares)
@@ -307,7 +313,7 @@ def _ridge(form: Objective, n: int, p: int, budget: Budget) -> float:
 
 
 def _rough_noise(form: Objective, ridges: Array, budget: Budget) -> Array:
-    """sigma / L to three digits for each ridge; inf where the ridge is too small."""
+    """Return sigma / L to three digits for each ridge; inf where the ridge is too small."""
     if not budget.private:
         return np.zeros_like(ridges)
     left = np.array([budget.epsilon - alpha_of(form.shape, ridge, form.spread, form.classes) for ridge in ridges])

@@ -90,6 +90,7 @@ class OnlineToBatch(RoundMethod):
         return float(t**self.power)
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """Give each round a fresh batch, with correlated noise."""
         size = fresh_batch_size(self.rounds, self.batch_size, n)
         noise = mechanism(self.mechanism, horizon=self.rounds, dimension=problem.parameters)
         clips = self._clips(problem)
@@ -111,18 +112,22 @@ class OnlineToBatch(RoundMethod):
         return clips
 
     def gradients_per_row(self, schedule: Schedule) -> int:
+        """Return 2: at x_t and x_{t-1}."""
         return 2
 
     def start(self, schedule: Schedule, x0: Array) -> OnlineToBatchState:
+        """Set x_1 = w_1 to the start."""
         return OnlineToBatchState(0, x0, x0, w=x0, nabla=np.zeros_like(x0), squares=0.0, weights=1.0)
 
     def ask(self, schedule: Schedule, state: OnlineToBatchState) -> Query:
+        """Ask for the difference of weighted gradients."""
         t = state.step + 1
         if t == 1:
             return self._query(schedule, 0, (state.x,), (self._weight(1),))
         return self._query(schedule, t - 1, (state.x, state.x_before), (self._weight(t), -self._weight(t - 1)))
 
     def tell(self, schedule: Schedule, state: OnlineToBatchState, released: Released) -> OnlineToBatchState:
+        """Move w along the released sum and average it into x."""
         t = state.step + 1
         g = state.nabla + mean_of(schedule, state, released)
         squares = state.squares + float(g @ g)

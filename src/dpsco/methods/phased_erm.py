@@ -100,12 +100,13 @@ class PhasedERM(PhasedMethod):
         one_of("solver", self.solver, SOLVERS)
 
     def gradients_per_row(self, schedule: Schedule) -> int:
+        """Return the gradients of the first phase per row, rounded up."""
         first = self.subproblem(schedule.problem, schedule.n, schedule.settings["step_size"], 0)
         per_row = 1 + 2 * first.inner / first.rows if self.solver == "svrg" else 1
         return math.ceil(first.rounds * per_row)
 
     def subproblem(self, problem: Problem, n: int, step_size: float, phase: int) -> Subproblem:
-        """The numbers of phase i = ``phase`` + 1."""
+        """Return the numbers of phase i = ``phase`` + 1."""
         L, n_i = self._lipschitz(problem), phase_rows(n)[phase]
         eta = step_size / 4.0 ** (phase + 1)
         lam = 2.0 / (eta * n_i)
@@ -118,6 +119,7 @@ class PhasedERM(PhasedMethod):
         return Subproblem(n_i, eta, lam, b, tau, gap, inner=math.ceil(4 * b / lam), rounds=rounds, worst=worst)
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """Halve the rows from phase to phase; calibrate noise to the stability of each minimiser."""
         self._check_convex(problem, budget)
         rows, L = phase_rows(n), self._lipschitz(problem)
         settings = self._setting("step_size", step_formula(problem, n, budget, L, rows))
@@ -135,7 +137,7 @@ class PhasedERM(PhasedMethod):
         return phased_schedule(problem, n, budget, settings, rows, moved, "rows, several passes over each")
 
     def answer(self, schedule: Schedule, query: Query, batch: Batch, rows: RowAccess) -> Clipped:
-        """The certified minimiser of the phase: SENSITIVE until it is released."""
+        """Return the certified minimiser of the phase: SENSITIVE until it is released."""
         problem = schedule.problem
         phase = rows.phase(batch, query.size, self._lipschitz(problem))
         at = self.subproblem(problem, schedule.n, schedule.settings["step_size"], query.step)

@@ -50,6 +50,7 @@ class PhasedMethod(ConvexMethod):
     releases: ClassVar[str] = "phase outputs"
 
     def start(self, schedule: Schedule, x0: Array) -> PhasedState:
+        """Set w_0 to the start."""
         return PhasedState(0, x0)
 
     def ask(self, schedule: Schedule, state: PhasedState) -> Query:
@@ -57,9 +58,11 @@ class PhasedMethod(ConvexMethod):
         return self._query(schedule, state.step, (state.x,))
 
     def tell(self, schedule: Schedule, state: PhasedState, released: Released) -> PhasedState:
+        """Project the phase's released output."""
         return PhasedState(state.step + 1, schedule.problem.domain.project(value_of(state, released)))
 
     def output(self, state: PhasedState) -> Array:
+        """Return the output of the last phase."""
         return state.x
 
 
@@ -91,6 +94,7 @@ class PhasedSGD(PhasedMethod):
         one_of("constants", self.constants, CONSTANTS)
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """Halve the rows from phase to phase; calibrate noise to the stability of SGD."""
         self._check_convex(problem, budget)
         rows, L, largest = phase_rows(n), self._lipschitz(problem), 4.0 * self._largest_step(problem)
         if self.constants == "paper":
@@ -106,7 +110,7 @@ class PhasedSGD(PhasedMethod):
         return phased_schedule(problem, n, budget, settings, rows, moved, "fresh rows, one pass")
 
     def answer(self, schedule: Schedule, query: Query, batch: Batch, rows: RowAccess) -> Clipped:
-        """The average iterate of the phase: SENSITIVE until it is released."""
+        """Return the average iterate of the phase: SENSITIVE until it is released."""
         phase = rows.phase(batch, query.size, self._lipschitz(schedule.problem))
         eta, project = _eta(schedule.settings["step_size"], query.step), schedule.problem.domain.project
         v = query.points[0]

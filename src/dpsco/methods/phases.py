@@ -27,7 +27,9 @@ def phase_rows(n: int, phases: int | None = None) -> list[int]:
 
 
 def step_formula(problem: Problem, n: int, budget: Budget, L: float, rows: list[int]) -> float:
-    """eta for eta_i = eta / 4^i: the minimiser of the bound
+    """Return eta for eta_i = eta / 4^i.
+
+    It minimises the bound
 
         4 D_0^2 / (eta n) + sum_i eta_i L^2 / 2 + sum_{i>=2} p s_{i-1}^2 / (2 eta_i n_i) + L sqrt(p) s_k
 

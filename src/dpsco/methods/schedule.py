@@ -59,7 +59,7 @@ class Schedule:
         return self.mechanism.horizon
 
     def size(self, step: int) -> float:
-        """The public denominator of round ``step``: the rows expected in it."""
+        """Return the public denominator of round ``step``: the rows expected in it."""
         if self.portions is None:
             return self.batch_size
         portion = self.portions[step]

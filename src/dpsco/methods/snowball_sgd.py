@@ -114,6 +114,7 @@ class SnowballSGD(ConvexMethod):
         return batch_sizes(best / grain * math.sqrt(T), T)
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """Give the rounds batches that grow, with one noise on every step."""
         self._check_convex(problem, budget)
         sizes = self._sizes(problem, n, budget)
         T, S, L, largest = len(sizes), budget.clips_apart, self._lipschitz(problem), self._largest_step(problem)
@@ -144,7 +145,7 @@ class SnowballSGD(ConvexMethod):
         return Calibration(clip=L, sigma=sigma, grid=grid, difference=S * L + slack, slack=slack, rowwise=False)
 
     def _on_sum(self, problem: Problem, size: int, grid: float) -> float:
-        """What rounding adds to the distance of two sums of ``size`` rows: the grid of every block, and float64."""
+        """Return what rounding adds to the distance of two sums of ``size`` rows: grids of blocks, and float64."""
         p = problem.parameters
         blocks = math.sqrt(p) * grid * -(-size // 256)
         return blocks + 8 * (p + 300) * _ROUNDOFF * size * self._lipschitz(problem)
@@ -166,12 +167,15 @@ class SnowballSGD(ConvexMethod):
             )
 
     def start(self, schedule: Schedule, x0: Array) -> SnowballSGDState:
+        """Set x_0 to the start."""
         return SnowballSGDState(0, x0)
 
     def ask(self, schedule: Schedule, state: SnowballSGDState) -> Query:
+        """Ask for the gradient at x_t."""
         return self._query(schedule, state.step, (state.x,))
 
     def tell(self, schedule: Schedule, state: SnowballSGDState, released: Released) -> SnowballSGDState:
+        """Take the projected step; round the last one."""
         step, t = schedule.settings["step_size"], state.step
         moved = state.x - step * mean_of(schedule, state, released)
         if t == schedule.rounds - 1 and schedule.budget.private:
@@ -180,16 +184,17 @@ class SnowballSGD(ConvexMethod):
         return SnowballSGDState(t + 1, schedule.problem.domain.project(moved))
 
     def output(self, state: SnowballSGDState) -> Array:
+        """Return x_T."""
         return state.x
 
 
 def _mu(budget: Budget) -> float:
-    """mu without what is kept back for rounding."""
+    """Return mu without what is kept back for rounding."""
     return budget.mu_per_record * (1.0 - _KEPT_BACK)
 
 
 def _largest(limit: int, fits: Callable[[int], bool], low: int = 1) -> int:
-    """The largest whole number from ``low`` to ``limit`` that fits, where everything below it does too."""
+    """Return the largest whole number from ``low`` to ``limit`` that fits, where everything below it does too."""
     while low < limit:
         middle = (low + limit + 1) // 2
         low, limit = (middle, limit) if fits(middle) else (low, middle - 1)

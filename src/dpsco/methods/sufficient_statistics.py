@@ -69,9 +69,11 @@ class SufficientStatistics(Method):
 
     @classmethod
     def planned(cls, problem: Problem, n: int, budget: Budget, **given: Any) -> Method:
+        """Return the method: it has nothing to set by formula."""
         return cls(**given)
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """Give all rows to one round that releases the statistics."""
         if type(problem.loss) is not Squared:
             raise InvalidArgument(
                 f"method={self.name!r} solves the squared loss, whose statistics are a a' and a y; the "
@@ -97,22 +99,25 @@ class SufficientStatistics(Method):
         )
 
     def moment(self, problem: Problem) -> Moment:
-        """What the round asks of each row."""
+        """Return what the round asks of each row."""
         return dataclasses.replace(moment_of(problem, "full"), gradient=self.gradient, health=_HEALTH)
 
     def steps_in_words(self, schedule: Schedule) -> str:
+        """State what the ridge follows from."""
         return f"the ridge follows from {schedule.survey_length:,} released numbers"
 
     def start(self, schedule: Schedule, x0: Array) -> SurveyedState:
+        """Set x_0 to the start."""
         return SurveyedState(0, x0)
 
     def ask(self, schedule: Schedule, state: SurveyedState) -> Query:
-        """a a' and -a y, the gradient at zero."""
+        """Return a a' and -a y, the gradient at zero."""
         moment = self.moment(schedule.problem)
         query = self._query(schedule, state.step, (np.zeros(schedule.problem.parameters),), (moment.omega,))
         return dataclasses.replace(query, moment=moment)
 
     def tell(self, schedule: Schedule, state: SurveyedState, released: Released) -> SurveyedState:
+        """Solve the ridge regression of the released statistics."""
         value, problem, moment = value_of(state, released), schedule.problem, self.moment(schedule.problem)
         p = problem.parameters
         triangle = p * (p + 1) // 2
@@ -126,11 +131,12 @@ class SufficientStatistics(Method):
         return SurveyedState(state.step + 1, problem.domain.project(x), value)
 
     def output(self, state: SurveyedState) -> Array:
+        """Return the solution."""
         return state.x
 
 
 def _ridge_solution(second: Array, first: Array, sigma: float) -> Array:
-    """The formula of this module; without noise the pseudo-inverse."""
+    """Return the formula of this module; without noise the pseudo-inverse."""
     p = len(first)
     with one_blas_thread():  # the same release gives the same model
         sizes, directions = np.linalg.eigh(second)

@@ -135,29 +135,33 @@ class Surveyed(RoundMethod):
         )
 
     def moment(self, problem: Problem) -> Moment:
-        """What the survey asks."""
+        """Return what the survey asks."""
         return dataclasses.replace(moment_of(problem, self.kind), gradient=self.gradient, health=self.health)
 
     def gradients_per_row(self, schedule: Schedule) -> int:
+        """Return 2, as later rounds ask."""
         return 2
 
     def steps_in_words(self, schedule: Schedule) -> str:
+        """State what decides on the steps."""
         return f"decided by the released survey of the first {self.rows:,} rows"
 
     def start(self, schedule: Schedule, x0: Array) -> SurveyedState:
+        """Set x_0 to the start."""
         return SurveyedState(0, x0)
 
     def ask(self, schedule: Schedule, state: SurveyedState) -> Query:
-        """The joint contribution of each row, the gradient at zero weighed by omega = kappa rho / G."""
+        """Return the joint contribution of each row, the gradient at zero weighed by omega = kappa rho / G."""
         moment = self.moment(schedule.problem)
         query = self._query(schedule, state.step, (np.zeros(schedule.problem.parameters),), (moment.omega,))
         return dataclasses.replace(query, moment=moment)
 
     def tell(self, schedule: Schedule, state: SurveyedState, released: Released) -> SurveyedState:
+        """Keep what the survey released."""
         return SurveyedState(state.step + 1, state.x, value_of(state, released))
 
     def output(self, state: SurveyedState) -> Array:
-        """The start: nothing is learned before the later rounds."""
+        """Return the start: nothing is learned before the later rounds."""
         return state.x
 
 
@@ -175,7 +179,7 @@ def refusal(problem: Problem, kind: str) -> str:
 
 
 def moment_of(problem: Problem, kind: str) -> Moment:
-    """The survey's question for a problem, with the default weights."""
+    """Return the survey's question for a problem, with the default weights."""
     loss = problem.loss
     classes = loss.outputs if isinstance(loss, Softmax) else 2 if isinstance(loss, (Logistic, SmoothedHinge)) else 0
     if isinstance(loss, Logistic):

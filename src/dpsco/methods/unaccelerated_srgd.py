@@ -78,6 +78,7 @@ class UnacceleratedSRGD(RoundMethod):
         one_of("mechanism", self.mechanism, [*MECHANISMS, "auto"])
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
+        """Give each round a fresh batch, with correlated noise."""
         size = fresh_batch_size(self.rounds, self.batch_size, n)
         noise = mechanism(self.mechanism, horizon=self.rounds, dimension=problem.parameters)
         paper = gradient_bound(problem, self.clip) * math.sqrt(n) / (size * reach(problem))
@@ -89,20 +90,25 @@ class UnacceleratedSRGD(RoundMethod):
         return fresh_schedule(problem, n, budget, noise, batch_size=size, clip=clip, settings=lambda _: settings)
 
     def gradients_per_row(self, schedule: Schedule) -> int:
+        """Return 2: at x_t and x_{t-1}."""
         return 2
 
     def start(self, schedule: Schedule, x0: Array) -> UnacceleratedSRGDState:
+        """Set x_0 to the start; nothing is summed yet."""
         zero = np.zeros_like(x0)
         return UnacceleratedSRGDState(0, x0, x0, total=zero, nabla=zero)
 
     def ask(self, schedule: Schedule, state: UnacceleratedSRGDState) -> Query:
+        """Ask for the weighted difference at x_t and x_{t-1}."""
         return self._query(schedule, state.step, *recursive_query(state.step, state.x, state.x_before))
 
     def tell(self, schedule: Schedule, state: UnacceleratedSRGDState, released: Released) -> UnacceleratedSRGDState:
+        """Take a projected step along the recursive gradient."""
         total = state.total + mean_of(schedule, state, released)
         nabla = total / eta(state.step)
         x = schedule.problem.domain.project(state.x - nabla / schedule.settings["beta"])
         return UnacceleratedSRGDState(state.step + 1, x, state.x, total, nabla)
 
     def output(self, state: UnacceleratedSRGDState) -> Array:
+        """Return x_T."""
         return state.x

@@ -142,7 +142,7 @@ def _in_geometry(
 
 
 def _by_formula(problem: Problem, n: int, budget: Budget, method: str, **options: Any) -> Plan:
-    """The plan of a method that has formulas of its own."""
+    """Return the plan of a method that has formulas of its own."""
     kind, given = METHODS[method], {name: value for name, value in options.items() if value is not None}
     unknown = sorted(set(given) - {field.name for field in fields(kind)})
     if unknown:

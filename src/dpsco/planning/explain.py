@@ -28,7 +28,7 @@ def explain(schedule: Schedule, method: Method, rule: str, prediction: Predictio
 
 
 def _surveyed(schedule: Schedule, method: Surveyed) -> str:
-    """What is known before the survey, and what will be known after it."""
+    """Return what is known before the survey, and what will be known after it."""
     problem, n, budget = schedule.problem, schedule.n, schedule.budget
     noise = schedule.calibration.at(0).sigma / method.rows
     lines = [
@@ -58,7 +58,7 @@ def _surveyed_guarantee(budget: Budget) -> str:
 
 
 def _theorem(schedule: Schedule, rule: str) -> str:
-    """What the plan's theorem asks for, and whether it is met."""
+    """Return what the plan's theorem asks for, and whether it is met."""
     problem, n, budget = schedule.problem, schedule.n, schedule.budget
     if rule == "theorem-1":
         return "\n" + theorem_1(problem, n, budget).explain()

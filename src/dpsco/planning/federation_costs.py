@@ -51,7 +51,7 @@ class DeviceCost:
 
 
 def device_costs(plan: Plan, *, round_seconds: float = 60.0) -> tuple[DeviceCost, ...]:
-    """This plan first (two lines if it has a survey), then every method of Table 1 at the same n and p.
+    """Return this plan first (two lines if it has a survey), then every method of Table 1 at the same n and p.
 
     >>> import dpsco
     >>> problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=1000)
@@ -86,7 +86,7 @@ def device_costs(plan: Plan, *, round_seconds: float = 60.0) -> tuple[DeviceCost
 
 
 def _surveyed(plan: Plan, seconds: float) -> list[DeviceCost]:
-    """The survey, and the rounds behind it at their largest number."""
+    """Return the survey, and the rounds behind it at their largest number."""
     n, rows, length, p = plan.n, plan.schedule.rows, plan.schedule.sum_length, plan.problem.parameters
     columns, later = p // plan.problem.loss.outputs, plan.rounds - 1
     parts = (

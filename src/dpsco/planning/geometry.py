@@ -103,7 +103,7 @@ class Metric:
         return np.asarray((self.scale * self._root(u).T).T)
 
     def start(self, x: Array) -> Array:
-        """u with P'u = x."""
+        """Return u with P'u = x."""
         scaled = (x.T / self.scale).T
         inside = self.directions.T @ scaled
         return np.asarray(scaled / self.rest + self.directions @ ((1 / self.gains - 1 / self.rest) * inside.T).T)
@@ -119,7 +119,7 @@ class Metric:
 
 
 def clean_spectrum(observed: Array, half_radius: float) -> Array:
-    """xi for ascending eigenvalues; ``half_radius`` is sw, half the semicircle's radius.
+    """Return xi for ascending eigenvalues; ``half_radius`` is sw, half the semicircle's radius.
 
     >>> clean_spectrum(np.array([1.0, 2.0]), 0.0)
     array([1., 2.])
@@ -133,7 +133,7 @@ def clean_spectrum(observed: Array, half_radius: float) -> Array:
 
 
 def geometry(released: ReleasedSurvey) -> Geometry:
-    """The geometry that a released survey shows. Post-processing."""
+    """Return the geometry that a released survey shows. Post-processing."""
     s, c = released.moment_noise, released.constant
     if released.kind == "diagonal":
         return _diagonal(released)
@@ -161,7 +161,7 @@ def metric(shape: Geometry, ridge: float) -> Metric:
 
 
 def true_spectrum(shape: Geometry) -> Array:
-    """A spectrum (p,) with the trace and, up to the noise's reach, the second moment of the truth.
+    """Return a spectrum (p,) with the trace and, up to the noise's reach, the second moment of the truth.
 
     xi of bulk eigenvectors is an average; the true sizes behind it spread. The bulk is replaced by a geometric sequence
     of the same sum whose squares add up to ||S + N||_F^2 - E ||N||_F^2, and which stays below the noise's half radius.

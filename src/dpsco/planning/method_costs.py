@@ -30,7 +30,7 @@ class MethodCost:
 
 
 def method_costs(plan: Plan) -> tuple[MethodCost, ...]:
-    """This plan first, then every method of Table 1 at the same n, p and budget."""
+    """Return this plan first, then every method of Table 1 at the same n, p and budget."""
     n, p, budget = plan.n, plan.problem.parameters, plan.budget
     one, two = 8 * p * 2, 8 * p * 3  # one point and one sum; two points and one sum
     spread = math.sqrt(p) * budget.clips_apart / budget.mu_per_record
@@ -47,7 +47,7 @@ def method_costs(plan: Plan) -> tuple[MethodCost, ...]:
 
 
 def _this_plan(plan: Plan) -> MethodCost:
-    """The plan at hand: its first round asks about one point, later ones about as many as its method does."""
+    """Return the plan at hand: its first round asks about one point, later ones about as many as its method does."""
     schedule, method = plan.schedule, plan.method
     points = method.gradients_per_row(schedule) if schedule.portions is None else 1
     gradients = schedule.rows * points - (points - 1) * schedule.batch_size

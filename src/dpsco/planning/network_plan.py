@@ -36,7 +36,7 @@ MOST_ROUNDS = 128
 def plan_network(
     size: int, n: int, budget: Budget, *, beta: float = 4.0, clip: float = 8.0, rounds: int | None = None
 ) -> Plan:
-    """A plan to train ``size`` parameters on ``n`` rows, with no assumption on the loss and none on utility.
+    """Return a plan to train ``size`` parameters on ``n`` rows, with no assumption on the loss and none on utility.
 
     ``dpsco.train(plan, stream, oracle=oracle, start=oracle.start)`` with ``size=oracle.size``.
 

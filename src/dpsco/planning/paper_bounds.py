@@ -48,7 +48,7 @@ def excess_population(
 def excess_population_simplified(
     *, rounds: int, beta: float, S: float, lipschitz: float, noise: float, diameter: float, printed: bool = False
 ) -> float:
-    """The simplified form, without its constants and logarithms: a size, not a bound.
+    """Return the simplified form, without its constants and logarithms: a size, not a bound.
 
         (S L + S^2) sqrt(T)/beta + S R/sqrt(T) + (S + L) b + beta b R/T + beta R^2/T^2,    S^2 the variance of Delta_t
 
@@ -63,7 +63,7 @@ def excess_population_simplified(
 def independent_gradients(
     *, rounds: int, batch_size: int, beta: float, lipschitz: float, noise: float, diameter: float
 ) -> float:
-    """The theorem on independent batch gradients, in expectation, for beta >= M.
+    """Return the theorem on independent batch gradients, in expectation, for beta >= M.
 
         1/eta_{0:T} sum_t eta_{0:t} (8 L^2/(sqrt(B) beta) + 5 L b/eta_t + 3 beta b R/eta_{0:t} + beta b^2/eta_t^2)
             + beta R^2/eta_{0:T}
@@ -97,7 +97,7 @@ class Bounds:
 
 
 def bounds_of(plan: Plan, gamma: float = 0.05) -> Bounds:
-    """The bounds evaluated on a plan, with Q = 2 clip, ||grad F|| <= L and ||b_t|| from the plan's own noise.
+    """Return the bounds evaluated on a plan, with Q = 2 clip, ||grad F|| <= L and ||b_t|| from the plan's own noise.
 
     ||b_t|| <= (sqrt(p) + sqrt(2 ln(2T/gamma))) max_error difference / (mu B beta) for all t with probability
     1 - gamma/2 (norm of a Gaussian vector, union over the rounds).

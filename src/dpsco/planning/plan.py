@@ -112,7 +112,7 @@ class Plan:
         )
 
     def predicting(self, prediction: Prediction) -> Plan:
-        """The same plan with its predicted excess; the schedule, which takes milliseconds, is kept."""
+        """Return the same plan with its predicted excess; the schedule, which takes milliseconds, is kept."""
         plan = object.__new__(Plan)
         plan.__dict__.update(self.__dict__, prediction=prediction)
         return plan
@@ -129,7 +129,7 @@ class Plan:
     # --- files --------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON holds it."""
+        """Return the plan as JSON holds it."""
         budget = {field.name: getattr(self.budget, field.name) for field in dataclasses.fields(self.budget)}
         data = {
             "format": FORMAT,
@@ -144,12 +144,12 @@ class Plan:
         return plain
 
     def to_json(self) -> str:
-        """The plan as JSON text; ``from_json`` reads it back."""
+        """Return the plan as JSON text; ``from_json`` reads it back."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        """The plan that ``to_dict`` wrote.
+        """Return the plan that ``to_dict`` wrote.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """The plan that ``to_json`` wrote; raises ``InvalidArgument`` if the text is none."""
+        """Return the plan that ``to_json`` wrote; raises ``InvalidArgument`` if the text is none."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError):

@@ -28,7 +28,7 @@ class Health:
     noise: float
 
     def in_words(self) -> tuple[str, ...]:
-        """What deserves a second look."""
+        """Return what deserves a second look."""
         found = []
         if self.usable < 0.9 - 2 * self.noise:
             found.append(

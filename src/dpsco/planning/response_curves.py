@@ -61,7 +61,7 @@ def interpolated(ratios: Array, *tables: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def response_curves(rounds: int, z_step: str) -> ResponseCurves:
-    """The curves of ``rounds`` rounds, with the noise of square-root Toeplitz."""
+    """Return the curves of ``rounds`` rounds, with the noise of square-root Toeplitz."""
     with np.errstate(over="ignore", invalid="ignore"):
         decay, gains = response(_RATIOS, rounds, z_step)
         sampling = np.sum(np.cumsum(gains[:, ::-1], axis=1) ** 2, axis=1)

@@ -76,6 +76,7 @@ class Excess:
 
     @property
     def total(self) -> Array:
+        """All of it."""
         return self.optimisation + self.noise + self.sampling
 
 
@@ -88,7 +89,7 @@ def excess(
     clips: Sequence[tuple[float, float]],
     noise_share: float,
 ) -> list[Excess]:
-    """The formula of this module, for each clip.
+    """Return the formula of this module, for each clip.
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ def response_plan(
     memory: float | None = None,
     mechanism: str | None = None,
 ) -> Plan:
-    """The plan of least mean log regret over the populations of ``problem``."""
+    """Return the plan of least mean log regret over the populations of ``problem``."""
     population, scale = populations(problem), loss_scale(problem)
     top = scale.curvature * problem.row_norm**2
     reach = min(problem.lipschitz, scale.slope * problem.row_norm)
@@ -173,7 +174,7 @@ def response_plan(
 
 
 def predict(plan: Plan) -> Prediction:
-    """Expected excess of a plan: the geometric mean over the populations, split as the parts are split on average."""
+    """Return the expected excess of a plan: the geometric mean over populations, split as its parts are."""
     population, scale = populations(plan.problem), loss_scale(plan.problem)
     reach = min(plan.problem.lipschitz, scale.slope * plan.problem.row_norm)
     sizes, costs = np.array(CLIPS[::-1]).T

@@ -51,7 +51,7 @@ class SecondStage:
 
 
 def second_stage(plan: Plan, released: Array) -> SecondStage:
-    """The plan of the later rounds.
+    """Return the plan of the later rounds.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
 
 
 def _unwhitened(plan: Plan, method: Surveyed, shape: Geometry, health: Health) -> SecondStage:
-    """The plain plan on the other rows, for a survey that shows nothing usable: its rows are spent, the rest go on."""
+    """Return the plain plan on the other rows, for a survey that shows nothing usable."""
     problem, left, constant = plan.problem, plan.n - method.rows, method.moment(plan.problem).constant
     columns, most = problem.dimension + problem.intercept, method.rounds - 1
     row_map = RowMap(np.eye(columns), problem.feature_norm, constant)

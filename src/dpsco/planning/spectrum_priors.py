@@ -49,7 +49,7 @@ class LossScale:
 
 
 def loss_scale(problem: Problem) -> LossScale:
-    """The scale of a problem's loss."""
+    """Return the scale of a problem's loss."""
     loss, norm = problem.loss, problem.row_norm
     if isinstance(loss, Logistic):
         return LossScale(curvature=0.25, disagreement=1.0, score=1.0, gap=0.5 * math.log(2.0), slope=1.0)
@@ -90,7 +90,7 @@ class Populations:
 
 
 def populations(problem: Problem) -> Populations:
-    """The populations of a problem, from its public numbers alone."""
+    """Return the populations of a problem, from its public numbers alone."""
     scale = loss_scale(problem)
     copies = max(1, problem.loss.outputs - 1)  # a direction of the features for each class but one
     ranks, counts = _ranks(problem.parameters // problem.loss.outputs)

@@ -67,7 +67,7 @@ class Start:
 def start_from(
     released: ReleasedSurvey, shape: Geometry, *, loss: str, curvature: float = 1.0, gap: float = 0.5
 ) -> Start:
-    """The start of a surveyed run.
+    """Return the start of a surveyed run.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def floored(shape: Geometry) -> Array:
 def wiener(
     along: Array, sizes: Array, variance: Array, moment_noise: float, rows: int, curvature: float, copies: float = 1.0
 ) -> tuple[Array, Array]:
-    """The shrunk Newton step (k, K) and the variance it may leave (k,); formula in the module docstring.
+    """Return the shrunk Newton step (k, K) and the variance it may leave (k,); formula in the module docstring.
 
     ``copies``: directions that each entry stands for, where a spectrum was thinned.
     """

@@ -92,6 +92,7 @@ class RoundsChoice:
 
     @property
     def predicted(self) -> float:
+        """Expected excess."""
         return self.optimisation + self.noise + self.sampling
 
 
@@ -243,7 +244,7 @@ class _Again:
 def _resurvey(
     truth: Array, square: Array, variance: Array, shape: Geometry, rows: int, c: float, each: float
 ) -> _Again:
-    """A survey of the assumed truth, in the truth's own eigenbasis; each entry stands for ``each`` directions."""
+    """Return a survey of the assumed truth, in its own eigenbasis; an entry stands for ``each`` directions."""
     rng = np.random.default_rng(0)  # public: the simulation is part of the rule
     k, s = len(truth), shape.noise
     optimum = np.sqrt(square) * rng.choice([-1.0, 1.0], k)
@@ -303,6 +304,6 @@ def _rest_size(shape: Geometry, form: Metric) -> float:
 
 
 def _with_workload(rounds: int, z_step: str) -> ResponseCurves:
-    """The response's curves, the noise roughly that of a fitted workload mechanism."""
+    """Return the response's curves, the noise roughly that of a fitted workload mechanism."""
     table = response_curves(rounds, z_step)
     return table._replace(noise=table.noise * max(0.6, 1 - 0.045 * math.log2(rounds)))

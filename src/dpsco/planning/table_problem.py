@@ -24,7 +24,7 @@ def default_delta(n: int) -> float:
 
 
 def model_ball(radius: float, loss: Loss) -> L2Ball:
-    """The ball of models: ``radius``, and radius sqrt(K / 2) for K > 2 classes together."""
+    """Return the ball of models: ``radius``, and radius sqrt(K / 2) for K > 2 classes together."""
     return L2Ball(radius if loss.outputs == 1 else radius * math.sqrt(loss.outputs / 2))
 
 
@@ -40,7 +40,7 @@ def table_plan(
     survey: str = "auto",
     geometry: Geometry | None = None,
 ) -> Plan:
-    """The plan of a table whose rows are scaled into the unit ball.
+    """Return the plan of a table whose rows are scaled into the unit ball.
 
     Parameters
     ----------

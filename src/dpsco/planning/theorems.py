@@ -73,7 +73,7 @@ class TheoremSettings:
         return AcceleratedSRGD(rounds=rounds, beta=self.beta, clip=self.clip, z_step="halved", mechanism=mechanism)
 
     def explain(self) -> str:
-        """The settings in words, with what is vacuous in them and what it would take."""
+        """Return the settings in words, with what is vacuous in them and what it would take."""
         lines = [
             f"Theorem {self.theorem} at n = {self.n:,}: T = {self.rounds:.6g} rounds of B = {self.batch_size:.4g} "
             f"rows, beta = {self.beta:.4g}, clip = {self.clip:.4g}"
@@ -120,7 +120,7 @@ def rows_needed(budget: Budget, n: int, power: float) -> float:
 
 
 def theorem_1(problem: Problem, n: int, budget: Budget, *, rounds: int | None = None) -> TheoremSettings:
-    """Settings of Theorem 1; ``rounds`` is refused, T is part of the theorem."""
+    """Return the settings of Theorem 1; ``rounds`` is refused, T is part of the theorem."""
     L, radius, p, epsilon = _public(problem, n, budget)
     if rounds is not None:
         raise InvalidArgument(
@@ -150,7 +150,7 @@ def theorem_1(problem: Problem, n: int, budget: Budget, *, rounds: int | None = 
 
 
 def theorem_2(problem: Problem, n: int, budget: Budget, *, rounds: int | None = None) -> TheoremSettings:
-    """Settings of Theorem 2, with the largest batch B = floor(sqrt(n)) unless ``rounds`` asks for more rounds."""
+    """Return the settings of Theorem 2, with B = floor(sqrt(n)), the largest batch, unless ``rounds`` asks for more."""
     L, radius, p, epsilon = _public(problem, n, budget)
     if rounds is None:
         B = float(math.isqrt(n))
@@ -205,6 +205,6 @@ def _public(problem: Problem, n: int, budget: Budget) -> tuple[float, float, int
 
 
 def _needed_sigma(clip: float, rounds: float, scale: float, budget: Budget) -> float:
-    """clip S sqrt(1 + floor(log2 T)) / (mu B beta): a row lies in that many nodes of the tree."""
+    """Return clip S sqrt(1 + floor(log2 T)) / (mu B beta): a row lies in that many nodes of the tree."""
     nodes = 1 + math.floor(math.log2(max(rounds, 1.0)))
     return budget.clips_apart * clip * math.sqrt(nodes) / (budget.mu_per_record * scale)

@@ -67,7 +67,7 @@ class Facts:
     upstream: bool = False
 
     def assumptions(self) -> tuple[str, ...]:
-        """The facts as assumptions of the report."""
+        """Return the facts as assumptions of the report."""
         found = [*self.trusted, *([self.clipping.value] if self.clipping.value else [])]
         if self.table:
             found.append(
@@ -87,7 +87,7 @@ class Facts:
         return (*found, *(f"NOT COVERED: {fact}" for fact in self.inferred))
 
     def exceptions(self, budget: Budget, rows: int) -> tuple[str, ...]:
-        """What the guarantee does not cover or does not mean, for the headline."""
+        """Return what the guarantee does not cover or does not mean, for the headline."""
         if budget.private and budget.delta * rows >= 1:
             return (
                 *self.inferred,
@@ -108,7 +108,7 @@ def render(
     rows_available: int | None,
     second: SecondStage | None = None,
 ) -> PrivacyReport:
-    """The report of a run.
+    """Return the report of a run.
 
     Parameters
     ----------

@@ -55,12 +55,12 @@ class SavedModel:
     # --- use ----------------------------------------------------------------------------------------
 
     def scores(self, features: Any) -> Array:
-        """<a, coef> + intercept for rows as ``FileRows`` gives them; shape (rows,) or (rows, classes)."""
+        """Return <a, coef> + intercept for rows as ``FileRows`` gives them; shape (rows,) or (rows, classes)."""
         model = self.result.model
         return np.asarray(features @ model.coef.T + model.intercept)
 
     def predict(self, features: Any) -> NDArray[Any]:
-        """The predicted class of each row, or its target in the unit of the label."""
+        """Return the predicted class of each row, or its target in the unit of the label."""
         predicted = self.result.model.loss.predict(self.scores(features))
         if self.labels.classes is not None:
             return np.array(self.labels.classes)[predicted]
@@ -140,7 +140,7 @@ class SavedModel:
 
 
 def _flat(model: Model, *, with_intercept: bool) -> list[float]:
-    """The vector x that ``Model.from_parameters`` takes apart."""
+    """Return the vector x that ``Model.from_parameters`` takes apart."""
     rows = np.atleast_2d(model.coef)
     if with_intercept:
         rows = np.concatenate([rows, np.atleast_1d(model.intercept)[:, None]], axis=1)

@@ -10,7 +10,7 @@ __all__ = ["progress_bar"]
 
 @contextmanager
 def progress_bar(rounds: int, batch_size: int, *, show: bool) -> Iterator[Callable[[], None]]:
-    """A function to call after each round; it does nothing unless ``show``."""
+    """Return a function to call after each round; it does nothing unless ``show``."""
     if not show:
         yield lambda: None
         return

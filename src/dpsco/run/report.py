@@ -131,7 +131,7 @@ class PrivacyReport:
         return tuple((delta, budget.epsilon_at(delta, self.mu) if budget.private else math.inf) for delta in deltas)
 
     def group_epsilon(self, records: int) -> float:
-        """epsilon at the report's delta for ``records`` rows at once; inf where the accounting does not say."""
+        """Return epsilon at the report's delta for ``records`` rows at once; inf where the accounting does not say."""
         if not self.gaussian:
             return self.epsilon if records <= self.records else math.inf
         group = gaussian.group(self.mu / self.records, records)
@@ -140,12 +140,14 @@ class PrivacyReport:
     # --- forms --------------------------------------------------------------------------------
 
     def to_json(self) -> str:
+        """Return the report as JSON text."""
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         whole = {"headline": self.headline, "format": FORMAT, **data, "curve": self.curve}
         return json.dumps(jsonable(whole), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> PrivacyReport:
+        """Return the report that ``to_json`` wrote; raise ``InvalidArgument`` if the text is none."""
         fields = {field.name for field in dataclasses.fields(cls)}
         try:
             data: Any = json.loads(text)
@@ -173,6 +175,7 @@ class PrivacyReport:
         return made
 
     def to_text(self) -> str:
+        """Return the report as plain text."""
         head, _, rest = self.headline.partition(":")
         lines = [f"{head.upper()}:{rest}"]
         lines += [f"  {name:<24} {value}" for name, value in self.facts()]
@@ -183,6 +186,7 @@ class PrivacyReport:
     __str__ = to_text
 
     def to_markdown(self) -> str:
+        """Return the report as Markdown, with the whole curve."""
         head, _, rest = self.headline.partition(":")
         lines = ["# Privacy report", "", f"**{head}**:{rest}", "", "| | |", "|---|---|"]
         lines += [f"| {name} | {value} |" for name, value in self.facts()]
@@ -194,7 +198,7 @@ class PrivacyReport:
         return "\n".join(lines) + "\n"
 
     def facts(self) -> list[tuple[str, str]]:
-        """The report as (name, value) lines."""
+        """Return the report as (name, value) lines."""
         covered = self.unit if self.records == 1 else f"any {self.records} rows at once ({self.adjacency})"
         facts = [
             ("guarantee", f"({self.epsilon:.6g}, {self.delta:.3g})-DP, {self._exactly()}"),
@@ -225,7 +229,7 @@ class PrivacyReport:
         return f"exactly {self.mu:.6g}-GDP" if self.gaussian else f"by {self.accounting}"
 
     def _clipped(self) -> str:
-        """What the clip bounds; one row's weighted difference is its weighted gradient where there is one point."""
+        """Return what the clip bounds; with one point, a row's weighted difference is its weighted gradient."""
         return (
             "what one row can move a phase's output by"
             if self.releases == "phase outputs"
@@ -241,7 +245,7 @@ class PrivacyReport:
         return text
 
     def lists(self) -> list[tuple[str, tuple[str, ...]]]:
-        """The report's lists with their titles."""
+        """Return the report's lists with their titles."""
         return [
             ("Assumed", self.assumptions),
             ("May be published", self.publishable),

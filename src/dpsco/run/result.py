@@ -29,7 +29,7 @@ class Model:
 
     @classmethod
     def from_parameters(cls, x: Array, problem: Problem) -> Model:
-        """The model that the vector ``x`` of a run stands for."""
+        """Return the model that the vector ``x`` of a run stands for."""
         rows = x.reshape(problem.loss.outputs, -1).copy()
         coef = rows[:, : problem.dimension]
         intercept = rows[:, -1] if problem.intercept else np.zeros(len(rows))
@@ -37,14 +37,14 @@ class Model:
         return cls(coef[0] if one else coef, intercept[0] if one else intercept, problem.loss)
 
     def scores(self, features: ArrayLike) -> Array:
-        """<a, coef> + intercept for each row."""
+        """Return <a, coef> + intercept for each row."""
         a = np.asarray(features, dtype=np.float64)
         if isinstance(self.loss, CustomLoss) or a.ndim != 2 or a.shape[1] != self.coef.shape[-1]:
             raise DataError(f"Expected rows of {self.coef.shape[-1]} features for a linear model, got shape {a.shape}.")
         return np.asarray(a @ self.coef.T + self.intercept)
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
-        """The predicted label of each row."""
+        """Return the predicted label of each row."""
         return self.loss.predict(self.scores(features))
 
 

@@ -51,7 +51,7 @@ class CountedRows:
         self._counted = -1
 
     def at(self, portion: Portion | None) -> None:
-        """The next query is about these rows; None for fresh ones."""
+        """Return the next query is about these rows; None for fresh ones."""
         self._portion = portion
 
     @property
@@ -60,7 +60,7 @@ class CountedRows:
         return Counts(self._gradients, self._steps, self._participation)
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
-        """The oracle's answer."""
+        """Return the oracle's answer."""
         if self._oracle is None:
             raise InvalidArgument("This run has no oracle: give it sums that were computed elsewhere.")
         if self._bounded:
@@ -81,7 +81,7 @@ class CountedRows:
         self._count(len(query.points) * query.size, states)
 
     def phase(self, batch: Batch, rows: int, clip: float) -> _Phase:
-        """The ``rows`` rows of a phase, at hand for an inner loop; gradients are clipped at ``clip``."""
+        """Return the ``rows`` rows of a phase, at hand for an inner loop; gradients are clipped at ``clip``."""
         return _Phase(self._problem, batch, rows, clip, self._count)
 
     def passes(self, batch: Batch, rows: int, clip: float, constant: float, counted: int) -> RowPasses:

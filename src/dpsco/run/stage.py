@@ -62,7 +62,7 @@ class Stage:
         return bool(self.state.step == self.schedule.rounds)
 
     def ask(self) -> Query:
-        """What the next round asks."""
+        """Return what the next round asks."""
         return self.method.ask(self.schedule, self.state)
 
     def tell(self, released: Released, step: int) -> Round | None:
@@ -91,7 +91,7 @@ class Ledgers:
         self._about = {"seeded": seeded, "watched": watched}
 
     def open(self, plan: Plan, about: dict[str, Any], folder: Path | None, master: bytes) -> Ledger:
-        """The ledger of a stage, with a key of its own: another plan, start or stage has unrelated noise."""
+        """Return the ledger of a stage, with a key of its own: another plan, start or stage has unrelated noise."""
         schedule = plan.schedule
         about = {**about, **self._about, "noise": schedule.noise_digest()}
         digest = hashlib.sha256(canonical(about)).hexdigest()
@@ -112,7 +112,7 @@ def rounds_behind(
     *,
     elsewhere: bool,
 ) -> tuple[SecondStage, Stage]:
-    """The rounds that a released survey plans.
+    """Return the rounds that a released survey plans.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ def drive(
 
 
 def library_oracle(plan: Plan, *, slow_source: bool = False) -> Oracle:
-    """The library's oracle for the plan's loss.
+    """Return the library's oracle for the plan's loss.
 
     Raises
     ------

@@ -44,7 +44,7 @@ _WATCH: ContextVar[Watch] = ContextVar("dpsco_watch")
 
 @contextmanager
 def watching(observer: Observer | None = None, *, replay: Sequence[Array] | None = None) -> Iterator[None]:
-    """Runs that this thread begins inside the block report to ``observer`` and release what ``replay`` holds.
+    """Make runs that this thread begins inside the block report to ``observer`` and release what ``replay`` holds.
 
     Parameters
     ----------
@@ -61,5 +61,5 @@ def watching(observer: Observer | None = None, *, replay: Sequence[Array] | None
 
 
 def watch_in_force() -> Watch:
-    """The watch that a run begun now is under."""
+    """Return the watch that a run begun now is under."""
     return _WATCH.get(_UNWATCHED)
