@@ -203,7 +203,7 @@ class PrivateLinearSVC(_PrivateClassifier):
     ----------
     width : float
         Width of the rounded corner of the hinge. Smaller is closer to the hinge and harder to optimise.
-    epsilon, delta, feature_norm, radius, classes, n, fit_intercept, rounds, adjacency : optional
+    epsilon, delta, feature_norm, radius, classes, n, fit_intercept, rounds, survey, geometry, adjacency : optional
         As in ``PrivateLogisticRegression``.
     max_rows_per_unit, shuffle, invalid_rows, n_features, columns, start, warm_start, account, random_state : optional
         As in ``PrivateLogisticRegression``.

@@ -64,7 +64,7 @@ class InGeometry(Method):
         super().__post_init__()
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
-        """The schedule of ``later``, on the problem in the coordinates of u."""
+        """Return the schedule of ``later``, on the problem in the coordinates of u."""
         refused = refusal(problem, "diagonal" if self.map.diagonal else "full")
         columns = problem.dimension + problem.intercept
         if not refused and (
@@ -78,12 +78,15 @@ class InGeometry(Method):
         return self.later.schedule(mapped_problem(problem, self.map), n, budget)
 
     def gradients_per_row(self, schedule: Schedule) -> int:
+        """Return what ``later`` asks of a row."""
         return self.later.gradients_per_row(schedule)
 
     def steps_in_words(self, schedule: Schedule) -> str:
+        """State the steps of ``later``."""
         return f"{self.later.name} in a known geometry: {self.later.steps_in_words(schedule)}"
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the method as JSON holds it: the map and the method behind it."""
         return {"name": self.name, "map": self.map.to_dict(), "later": self.later.to_dict()}
 
     def start(self, schedule: Schedule, x0: Array) -> Any:
@@ -92,18 +95,20 @@ class InGeometry(Method):
         return self.later.start(schedule, schedule.problem.domain.project(np.ascontiguousarray(u0)))
 
     def ask(self, schedule: Schedule, state: Any) -> Query:
+        """Ask as ``later`` does."""
         return self.later.ask(schedule, state)
 
     def tell(self, schedule: Schedule, state: Any, released: Released) -> Any:
+        """Step as ``later`` does."""
         return self.later.tell(schedule, state, released)
 
     def output(self, state: Any) -> Array:
-        """The model in the problem's own parameters."""
+        """Return the model in the problem's own parameters."""
         return self.map.parameters(self.later.output(state))
 
 
 def mapped_problem(problem: Problem, row_map: RowMap) -> Problem:
-    """The problem in the coordinates of u: rows without an intercept's column of their own, the domain's set of u."""
+    """Return the problem in the coordinates of u: no intercept's column of its own, the domain's set of u."""
     columns = len(row_map.matrix)
     longest = math.hypot(1.0, row_map.constant) * float(np.linalg.norm(row_map.matrix, 2))
     domain: Domain = Everything()

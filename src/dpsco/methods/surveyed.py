@@ -114,7 +114,7 @@ class Surveyed(RoundMethod):
             raise InvalidArgument(f"Expected rounds={self.rounds} >= 2: the survey is one of them.")
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
-        """The schedule of the survey. That of the later rounds follows from what it releases."""
+        """Return the schedule of the survey. That of the later rounds follows from what it releases."""
         refused = refusal(problem, self.kind)
         if refused:
             raise InvalidArgument(f"No survey is possible here: {refused}. Plan with survey='none'.")

@@ -119,7 +119,7 @@ def _in_geometry(
     *,
     bare: bool,
 ) -> Plan:
-    """The plan with a survey of a given kind, or in a given geometry."""
+    """Return the plan with a survey of a given kind, or in a given geometry."""
     name = f"survey={survey!r}" if geometry is None else "geometry="
     if not bare or method not in LATER:
         raise InvalidArgument(

@@ -58,14 +58,14 @@ class GeometryForm:
     # --- files --------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """The geometry as JSON holds it."""
+        """Return the geometry as JSON holds it."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         plain = {name: encode_array(v) if isinstance(v, np.ndarray) else float(v) for name, v in values.items()}
         return {"format": FORMAT, **plain}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The geometry that ``to_dict`` wrote.
+        """Return the geometry that ``to_dict`` wrote.
 
         Raises
         ------

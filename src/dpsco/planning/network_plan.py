@@ -40,6 +40,27 @@ def plan_network(
 
     ``dpsco.train(plan, stream, oracle=oracle, start=oracle.start)`` with ``size=oracle.size``.
 
+    Parameters
+    ----------
+    size : int
+        Number of trainable parameters.
+    n : int
+        Public number of rows.
+    budget : Budget
+        The guarantee.
+    beta : float
+        1 / beta is the step.
+    clip : float
+        Bound on one row's weighted difference.
+    rounds : int, optional
+        Number of rounds; sqrt(n) / 4, at most ``MOST_ROUNDS``, unless given.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
     >>> plan = plan_network(50_890, 60_000, Budget(epsilon=3.0, delta=1e-5))
     >>> plan.rounds, plan.batch_size, plan.clip
     (61, 983, 8.0)

@@ -111,7 +111,7 @@ def rounds_in(
 
 
 def _step_size(choice: RoundsChoice, rounds: int, batch: int, budget: Budget, *, gap: float, copies: int) -> float:
-    """The step size of least predicted excess: the formula of the module."""
+    """Return the step size of least predicted excess: the formula of the module."""
     h = choice.ratios * choice.beta
     noise = (budget.clips_apart * choice.clip / budget.mu_per_record / batch) ** 2 if budget.private else 0.0
     steps = np.geomspace(0.02, 1.0, 18) / choice.beta
@@ -188,7 +188,7 @@ def geometry_plan(
 
 
 def fitting(problem: Problem, shape: Geometry) -> Geometry:
-    """The geometry that the domain allows: sizes of columns alone for a box, which scaled columns keep a box."""
+    """Return the geometry that the domain allows: sizes of columns alone for a box, which scaled columns keep a box."""
     if not isinstance(problem.domain, Box):
         return shape
     second = shape.moment_diagonal
@@ -206,7 +206,7 @@ def fitting(problem: Problem, shape: Geometry) -> Geometry:
 
 
 def _ignorant(problem: Problem, shape: Geometry) -> Start:
-    """A start at zero, with nothing known of the way."""
+    """Return a start at zero, with nothing known of the way."""
     scale, outputs, k = loss_scale(problem), problem.loss.outputs, len(shape.sizes)
     gap = 2 * scale.gap / max(outputs - 1, 1)
     return Start(

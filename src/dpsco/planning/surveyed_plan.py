@@ -19,7 +19,7 @@ _APART = {"zero-out": 1.0, "add-remove": 1.0, "replace": math.sqrt(2.0)}
 def surveyed_plan(
     problem: Problem, n: int, budget: Budget, *, rounds: int | None, survey: str, later: str = LATER[0]
 ) -> Plan | None:
-    """The plan with a survey; None where ``survey="auto"`` and one is not possible or does not pay.
+    """Return the plan with a survey; None where ``survey="auto"`` and one is not possible or does not pay.
 
     Raises
     ------

@@ -27,7 +27,7 @@ def starting_point(plan: Plan, start: ArrayLike | None) -> Array:
 
 
 def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts:
-    """The facts of a run: those stated, which may claim no more than is true of its plan and oracle."""
+    """Return the facts of a run: those stated, which may claim no more than is true of its plan and oracle."""
     inner = oracle.inner if isinstance(oracle, MappedOracle) else oracle
     exact = type(inner) in (LinearOracle, CompiledOracle, SurveyOracle)
     of_library = exact and getattr(inner, "loss", None) == plan.problem.loss

@@ -61,15 +61,64 @@ UNITS = {
 
 @dataclass(frozen=True)
 class PrivacyReport:
-    """Everything a reader needs to judge a run; nothing in it depends on the data except through releases."""
+    """Everything a reader needs to judge a run; nothing in it depends on the data except through releases.
+
+    Attributes
+    ----------
+    private, reason : bool, str
+        Whether the run is private, and why or why not.
+    exceptions : tuple of str
+        What was used outside the guarantee, or makes it mean little; empty if nothing was.
+    mu : float
+        The budget's Gaussian-DP parameter; the run is mu-GDP only where ``gaussian`` says so.
+    epsilon, delta, adjacency, records
+        The guarantee, as in ``Budget``.
+    unit : str
+        What is protected.
+    method, needs : str
+        Name of the method, and what its privacy rests on: "clipping" alone, or "convexity" of the loss.
+    releases : str
+        What may be shown: "all iterates", "phase outputs" or "last iterate".
+    accounting, gaussian : str, bool
+        How epsilon was found, and whether the run is mu-GDP; otherwise epsilon holds at ``delta`` alone.
+    mechanism : str
+        How the noise is correlated.
+    rounds, batch_size : int
+        Number of rounds and rows per round; about, where rounds differ or rows are sampled.
+    sampling : str
+        Which rows the rounds saw.
+    rows_planned : int
+        Rows of the plan.
+    rows_missing : int or None
+        Rows that did not come and counted as zero rows; None where the count is not public.
+    rows_unread : int or None
+        Rows that were there and not read; None where unknown or not public.
+    gradients_per_example : int
+        Gradients that one row was asked for.
+    clip : float
+        Bound on one row's contribution.
+    noise_std : float
+        sigma: standard deviation of each entry of Z; the noise on running sums is B Z.
+    sensitivity : float
+        Largest column norm of the mechanism's strategy.
+    difference, slack : float
+        Largest distance of one round's sums on neighbours, and the part of it that rounding adds.
+    grid : float
+        Sums and noise are multiples of it.
+    assumptions : tuple of str
+        What the guarantee assumes.
+    publishable, never_publish : tuple of str
+        What may be published, and what may never be.
+    versions : dict
+        Versions of the packages behind the run.
+    run_id : str
+        Random name of the run, for accounts.
+    """
 
     private: bool
     reason: str
-    """Why the run is private, or why it is not."""
     exceptions: tuple[str, ...]
-    """What was used outside the guarantee, or makes it mean little; empty if nothing was."""
     mu: float
-    """The budget's Gaussian-DP parameter; the run is mu-GDP only where ``gaussian`` says so."""
     epsilon: float
     delta: float
     adjacency: str
@@ -77,34 +126,22 @@ class PrivacyReport:
     unit: str
     method: str
     needs: str
-    """What privacy rests on: "clipping" alone, or "convexity" of the loss."""
     releases: str
-    """What may be shown: "all iterates", "phase outputs" or "last iterate"."""
     accounting: str
-    """How epsilon was found."""
     gaussian: bool
-    """Whether the run is mu-GDP, so that everything about it follows from mu; otherwise it holds at ``delta`` alone."""
     mechanism: str
     rounds: int
     batch_size: int
-    """Rows per round; about, where rounds differ or rows are sampled."""
     sampling: str
-    """Which rows the rounds saw."""
     rows_planned: int
     rows_missing: int | None
-    """Rows that did not come and counted as zero rows; None where the count is not public."""
     rows_unread: int | None
-    """Rows that were there and not read; None where unknown or not public."""
     gradients_per_example: int
     clip: float
     noise_std: float
-    """sigma: standard deviation of each entry of Z; the noise on running sums is B Z."""
     sensitivity: float
-    """Largest column norm of the mechanism's strategy."""
     difference: float
-    """Largest distance of one round's sums on neighbours: the clip, doubled for replace, plus the slack."""
     slack: float
-    """What rounding to the grid and summation in floating point add to the difference."""
     grid: float
     assumptions: tuple[str, ...]
     publishable: tuple[str, ...]

@@ -21,7 +21,17 @@ __all__ = ["Counts", "Diagnostics", "Model", "Result", "Round"]
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A linear model: ``coef`` of shape (features,), or (classes, features) for softmax; ``intercept`` beside it."""
+    """A linear model.
+
+    Attributes
+    ----------
+    coef : array
+        Shape (features,), or (classes, features) for softmax.
+    intercept : array
+        One number, or one per class.
+    loss : Loss
+        Turns scores into predictions.
+    """
 
     coef: Array
     intercept: Array
@@ -50,13 +60,21 @@ class Model:
 
 @dataclass(frozen=True)
 class Round:
-    """One round as the public may see it: computed from released values only."""
+    """One round as the public may see it: computed from released values only.
+
+    Attributes
+    ----------
+    step : int
+        The round t.
+    gradient_norm : float
+        ||nabla_t||: the private estimate of the gradient at x_t, noise included; 0 where a method releases none.
+    move : float
+        ||x_{t+1} - x_t||.
+    """
 
     step: int
     gradient_norm: float
-    """||nabla_t||: the private estimate of the gradient at x_t, noise included; 0 where a method releases none."""
     move: float
-    """||x_{t+1} - x_t||."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +99,22 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """``model``, ``report``, ``trace`` and the ``plan`` they came from; ``counts`` of the work behind them.
+    """What a run gives.
 
-    The trace is empty where a method's proof covers the last iterate alone. A run given back from a complete
-    checkpoint or a model file counts nothing: no work was done.
+    Attributes
+    ----------
+    model : Model
+        The trained model.
+    report : PrivacyReport
+        What was promised, to whom and on what assumptions.
+    trace : tuple of Round
+        The rounds; empty where a method's proof covers the last iterate alone.
+    plan : Plan
+        The plan of the run.
+    counts : Counts
+        The work; nothing in a run given back from a complete checkpoint or a model file.
+    geometry, health
+        What the survey released of the rows' geometry and fitness; None without one.
     """
 
     model: Model
@@ -93,9 +123,7 @@ class Result:
     plan: Plan
     counts: Counts = Counts()
     geometry: Geometry | None = None
-    """What the survey released of the rows' geometry; None without one."""
     health: Health | None = None
-    """What the survey released of the rows' fitness; None without one."""
 
 
 @dataclass
@@ -103,14 +131,20 @@ class Diagnostics:
     """NOT PRIVATE: tallies over the raw rows, for the eyes of whoever may see the data.
 
     Pass one to ``train(..., diagnostics=)`` to have it filled; no result, report or file holds it.
+
+    Attributes
+    ----------
+    rows : list of int
+        Rows met, by round.
+    clipped_rows : list of int
+        Rows whose difference was shortened, by round.
+    zeroed_rows : list of int
+        Rows that were not finite or had no valid label and counted as zero, by round.
     """
 
     rows: list[int] = field(default_factory=list)
-    """Rows met, by round."""
     clipped_rows: list[int] = field(default_factory=list)
-    """Rows whose difference was shortened, by round."""
     zeroed_rows: list[int] = field(default_factory=list)
-    """Rows that were not finite or had no valid label and counted as zero, by round."""
 
     def note(self, clipped: Clipped) -> None:
         """Write down the tallies of one round."""
