@@ -13,10 +13,12 @@ from dpsco.errors import (
     DpscoError,
     ExtraMissing,
     HorizonError,
+    IntervalError,
     InvalidArgument,
     LedgerError,
     SecondPassError,
 )
+from dpsco.inference import Inference
 from dpsco.methods import (
     DPFTRL,
     DPSGD,
@@ -92,6 +94,8 @@ __all__ = [
     "HalfSpace",
     "HorizonError",
     "Huber",
+    "Inference",
+    "IntervalError",
     "InvalidArgument",
     "L2Ball",
     "LedgerError",

@@ -16,6 +16,7 @@ __all__ = [
     "DpscoError",
     "ExtraMissing",
     "HorizonError",
+    "IntervalError",
     "InvalidArgument",
     "LedgerError",
     "SecondPassError",
@@ -43,6 +44,10 @@ class SecondPassError(DpscoError, RuntimeError):
 
 class HorizonError(DpscoError, RuntimeError):
     """More rounds were requested than the plan covers."""
+
+
+class IntervalError(DpscoError, RuntimeError):
+    """Released values do not support standard errors or intervals. The message gives the reason."""
 
 
 class LedgerError(DpscoError, RuntimeError):

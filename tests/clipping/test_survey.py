@@ -74,11 +74,13 @@ def test_the_sum_is_moment_gradient_and_health(name):
     omega = 0.5 * math.sqrt(1 + moment.constant**2) / moment.slope
     gradient = total[p * (p + 1) // 2 :][: problem.parameters]
     np.testing.assert_allclose(gradient, omega * (slopes.T @ rows).ravel(), rtol=1e-9, atol=1e-9)
-    health = total[-2 - moment.classes :] / (0.1 * (1 + moment.constant**2))
+    health = total[-2 - max(moment.classes, 1) :] / (0.1 * (1 + moment.constant**2))
     over = np.sum(np.linalg.norm(features, axis=1) > problem.feature_norm)
     assert health[:2] == pytest.approx([300, over])
     if moment.classes:
         assert health[2:4] == pytest.approx(np.bincount(labels, minlength=2))
+    else:
+        assert health[2] == pytest.approx(np.sum(np.minimum((slopes / moment.slope) ** 2, 1.0)))
 
 
 def test_a_diagonal_survey_is_part_of_the_full_one():
@@ -105,11 +107,17 @@ def exact_parts(problem: dpsco.Problem, features, label) -> tuple[list[Fraction]
     moment = moment_of(problem, "full")
     rows, shortened, unusable = unit_rows(np.array([features], dtype=float), moment.feature_norm, moment.constant)
     if unusable[0] or not problem.loss.valid(np.array([label]))[0]:
-        return [Fraction(0)] * rows.shape[1], [Fraction(0)] * moment.outputs, [Fraction(0)] * (2 + moment.classes)
+        return (
+            [Fraction(0)] * rows.shape[1],
+            [Fraction(0)] * moment.outputs,
+            [Fraction(0)] * (2 + max(moment.classes, 1)),
+        )
     shape = (1, moment.outputs) if moment.outputs > 1 else (1,)
     slopes = problem.loss.slope(np.zeros(shape), np.array([float(label)])).ravel()
     scale = min(1.0, moment.slope / max(float(np.linalg.norm(slopes)), 1e-300)) * (1 - 1e-14)
-    health = [1.0, float(shortened[0]), *(float(label == k) for k in range(moment.classes))]
+    square = min(float(np.linalg.norm(slopes)) / moment.slope, 1.0) ** 2
+    last = [float(label == k) for k in range(moment.classes)] or [square]
+    health = [1.0, float(shortened[0]), *last]
     return [Fraction(v) for v in rows[0]], [Fraction(float(v) * scale) for v in slopes], [Fraction(v) for v in health]
 
 

@@ -121,7 +121,7 @@ def test_an_interrupted_call_ends_the_run_so_that_no_row_counts_twice(monkeypatc
         model.partial_fit(X[:1], y[:1])
 
 
-@pytest.mark.parametrize("after", ["push", "_learned_from", "_keep"])
+@pytest.mark.parametrize("after", ["push", "_learned", "_keep"])
 def test_an_interrupt_after_the_rows_were_taken_ends_the_run_too(after: str, monkeypatch) -> None:
     """A repeated cell would count its rows twice, although the call before it took them all."""
     model = PrivateLogisticRegression(**KW)

@@ -6,7 +6,8 @@ A row d with features f and label y gives, with a = (f / F shortened to norm 1, 
 
 moment(a) is the upper triangle of a a' with off-diagonals times sqrt 2 (or some of its entries, kind "diagonal"): its
 Euclidean norm is the Frobenius norm ||a||^2. s is the derivative of the loss in the scores at scores of 0. health is
-(usable, shortened, one-hot class). A row that is not finite or has no valid label gives 0.
+(usable, shortened, one-hot class), and (usable, shortened, ||s||^2 / G^2) for a regression. A row that is not finite or
+has no valid label gives 0.
 
 Statement
     zero-out       ||v(d)||         <= rho^2 sqrt(1 + kappa^2 + 3 theta^2)
@@ -14,11 +15,12 @@ Statement
 Proof
     Packing keeps the Frobenius inner product: <pack(aa'), pack(bb')> = (a.b)^2. Dropping entries shortens distances.
     One row: ||aa'||_F = ||a||^2 <= rho^2; ||omega a s'||_F = omega ||a|| ||s|| <= kappa rho^2; health has at most three
-    entries equal to 1. The squares add up.
+    entries that are not 0, each at most 1. The squares add up.
     Two rows, t = a.b: ||aa' - bb'||_F^2 = ||a||^4 + ||b||^4 - 2 t^2 <= 2 rho^4 - 2 t^2, and
     ||a s_a' - b s_b'||_F^2 <= G^2 (2 rho^2 + 2 |t|). Their sum with omega^2 is at most
     2 rho^4 - 2 t^2 + 2 kappa^2 rho^4 + 2 kappa^2 rho^2 |t|, largest at |t| = kappa^2 rho^2 / 2, where it is
-    2 rho^4 (1 + kappa^2 / 2)^2. Health differs in at most four entries. An unusable row is the case b = 0.
+    2 rho^4 (1 + kappa^2 / 2)^2. Health differs in at most four entries, each by at most 1. An unusable row is the case
+    b = 0.
 Floating point
     a and s are float64 vectors whose exact norms obey the bounds (clipping/bound.py). v is the exact function of them.
     Block sums are off by at most m gamma_{m+8} of the largest ||v|| for blocks of m <= 4096 rows, in any order of
@@ -119,10 +121,12 @@ def joint_parts(loss: Loss, moment: Moment, features: NDArray[Any], labels: NDAr
     scale, _ = clip_scale(norms, moment.slope, moment.outputs)
     slopes *= scale[:, None]
     usable = ~unusable
-    health = np.zeros((len(y), 2 + moment.classes))
+    health = np.zeros((len(y), health_size(moment)))
     health[:, 0], health[:, 1] = usable, shortened & usable
     if moment.classes:
         health[np.flatnonzero(usable), 2 + y[usable].astype(np.int64)] = 1.0
+    else:
+        health[:, 2] = np.minimum(norms / moment.slope, 1.0) ** 2
     return JointParts(rows, slopes, health, unusable)
 
 
@@ -170,7 +174,12 @@ def survey_size(moment: Moment, parameters: int) -> int:
     """Numbers that a survey of a model with ``parameters`` parameters sends."""
     p = parameters // moment.outputs
     second = p * (p + 1) // 2 if moment.kind == "full" else 2 * p - 1
-    return second + parameters + 2 + moment.classes
+    return second + parameters + health_size(moment)
+
+
+def health_size(moment: Moment) -> int:
+    """Numbers of the health check: usable, shortened, and one per class or the squared slope."""
+    return 2 + max(moment.classes, 1)
 
 
 def sum_length(query: Query) -> int:

@@ -14,12 +14,12 @@ import numpy as np
 from dpsco.accounting.account import Account
 from dpsco.accounting.budget import Budget
 from dpsco.errors import DataError, ExtraMissing, HorizonError, InvalidArgument, one_of, positive, positive_integer
+from dpsco.estimators.interval_methods import IntervalMethods
 from dpsco.estimators.permuted_rows import PermutedRows
 from dpsco.estimators.public_facts import warn_seeded
 from dpsco.estimators.validation import checked_ids, is_chunks, one_column, typed_rows
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
-from dpsco.planning.released_survey import Health
 from dpsco.planning.table_problem import default_delta, table_plan
 from dpsco.problem import Loss
 from dpsco.query import Array
@@ -30,8 +30,7 @@ from dpsco.rows.gate import admit, container, declared_by
 from dpsco.rows.public_columns import columns_from
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.stream import stream
-from dpsco.run import Facts, Model, Run, train
-from dpsco.run.report import PrivacyReport
+from dpsco.run import Facts, Model, Result, Run, train
 from dpsco.run.train import library_oracle
 
 try:
@@ -51,7 +50,7 @@ def _announced(estimator: PrivateLinearModel) -> bool:
     return True
 
 
-class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
+class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; the arguments are explained where they are declared."""
 
     epsilon: float
@@ -128,7 +127,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         rows = PermutedRows(X, targets, order, self._norm)
         result = train(planned, rows, start=start, key=key, account=open_account(self.account), facts=facts)
         self._run = None
-        self._learned(planned, result.model, result.report, result.geometry, result.health)
+        self._learned(result)
         return self
 
     def _fit_chunks(self, chunks: Any) -> Self:
@@ -158,7 +157,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         given = stream(encoded(), dtype=str(rows[:1].dtype), sparse=sparse)
         result = train(planned, given, start=start, key=key, account=open_account(self.account), facts=facts)
         self._run = None
-        self._learned(planned, result.model, result.report, result.geometry, result.health)
+        self._learned(result)
         return self
 
     def _in_ball(self, rows: Any) -> Any:
@@ -210,7 +209,7 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
         if self._units is not None:
             targets[~self._units.counted(checked_ids(unit, len(targets)))] = np.nan
         self._run.push(self._in_ball(X), targets, within=True)
-        self._learned_from(self._run)
+        self._learned(self._run.result)
         self._run.unfinished = False
         return self
 
@@ -321,30 +320,31 @@ class PrivateLinearModel(BaseEstimator):  # type: ignore[misc]
     _unit = 1.0
     """What one unit of a score is worth in predictions."""
 
-    def _learned_from(self, run: Run) -> None:
-        self._learned(run.plan, run.model, run.report, run.geometry, run.health)
-
-    def _learned(
-        self, planned: Plan, model: Model, report: PrivacyReport, geometry: Geometry | None, health: Health | None
-    ) -> None:
-        self.plan_, self.privacy_ = planned, report
+    def _learned(self, result: Result) -> None:
+        self.plan_, self.privacy_ = result.plan, result.report
         # In the units of the table: rows are scaled into the unit ball before the run.
-        self.geometry_ = None if geometry is None else dataclasses.replace(geometry, feature_norm=self._norm)
-        self.health_ = health
-        self._keep(model)
+        shape = result.geometry
+        self.geometry_ = None if shape is None else dataclasses.replace(shape, feature_norm=self._norm)
+        self.health_ = result.health
+        self._evidence, self._inference = result.evidence, None
+        self._keep(result.model)
 
     # --- use ----------------------------------------------------------------------------------------
 
-    def _scores(self, X: Any) -> Array:
-        """Return <a, coef> + intercept with every row scaled as in training; shape (rows, outputs)."""
+    def _scaled(self, X: Any) -> Any:
+        """Rows scaled as in training: dense, or a sparse matrix of scipy's."""
         check_is_fitted(self)
         if self.columns_ is None:
             rows = typed_rows(self, X, first=False, strict=True)
         else:
             rows = self._typed(self._encoded(X), first=False, strict=True)
         scaled = self._in_ball(rows)
-        coef = np.atleast_2d(self.coef_) * self._norm
-        return np.asarray((scaled.to_scipy() if is_sparse(scaled) else scaled) @ coef.T + self.intercept_)
+        return scaled.to_scipy() if is_sparse(scaled) else scaled
+
+    def _scores(self, X: Any) -> Array:
+        """Return <a, coef> + intercept with every row scaled as in training; shape (rows, outputs)."""
+        scaled = self._scaled(X)
+        return np.asarray(scaled @ (np.atleast_2d(self.coef_) * self._norm).T + self.intercept_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

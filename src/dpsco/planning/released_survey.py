@@ -26,6 +26,9 @@ class Health:
     classes: tuple[float, ...]
     """Usable rows of each class; empty for a regression."""
     noise: float
+    squared_slope: float | None = None
+    """Mean of ||s||^2 / G^2 over the usable rows, s the derivative of the loss at scores of 0 and G its bound; None for
+    a classification."""
 
     def in_words(self) -> tuple[str, ...]:
         """Return what deserves a second look."""
@@ -98,8 +101,9 @@ def read_survey(value: Array, moment: Moment, *, columns: int, rows: int, sigma:
         health=Health(
             usable=float(np.clip(shares[0], 0.0, 1.0)),
             shortened=float(of_usable[0]),
-            classes=tuple(of_usable[1:].tolist()),
+            classes=tuple(of_usable[1:].tolist()) if moment.classes else (),
             noise=sigma / (moment.health * square * rows),
+            squared_slope=None if moment.classes else float(of_usable[1]),
         ),
         rows=rows,
         constant=moment.constant,

@@ -24,7 +24,7 @@ from dpsco.methods.surveyed import Surveyed
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.geometry import Geometry, geometry
 from dpsco.planning.plan import Plan
-from dpsco.planning.released_survey import Health, read_survey
+from dpsco.planning.released_survey import Health, ReleasedSurvey, read_survey
 from dpsco.planning.response_planner import response_plan
 from dpsco.planning.rounds_in_geometry import fitting, rounds_in
 from dpsco.planning.spectrum_priors import loss_scale
@@ -47,7 +47,12 @@ class SecondStage:
     start: Array
     """u_0."""
     geometry: Geometry
-    health: Health
+    survey: ReleasedSurvey
+
+    @property
+    def health(self) -> Health:
+        """The survey's health check."""
+        return self.survey.health
 
 
 def second_stage(plan: Plan, released: Array) -> SecondStage:
@@ -80,18 +85,18 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
         problem, left, budget, shape, start, survey_rows=method.rows, most=method.rounds - 1, later=method.later
     )
     if made is None:
-        return _unwhitened(plan, method, shape, survey.health)
+        return _unwhitened(plan, method, shape, survey)
     mapped = mapped_problem(problem, made.map)
     return SecondStage(
         plan=Plan(mapped, left, budget, made.later, rule="released survey", prediction=made.prediction),
         map=made.map,
         start=mapped.domain.project(made.start),
         geometry=shape,
-        health=survey.health,
+        survey=survey,
     )
 
 
-def _unwhitened(plan: Plan, method: Surveyed, shape: Geometry, health: Health) -> SecondStage:
+def _unwhitened(plan: Plan, method: Surveyed, shape: Geometry, survey: ReleasedSurvey) -> SecondStage:
     """Return the plain plan on the other rows, for a survey that shows nothing usable."""
     problem, left, constant = plan.problem, plan.n - method.rows, method.moment(plan.problem).constant
     columns, most = problem.dimension + problem.intercept, method.rounds - 1
@@ -103,4 +108,4 @@ def _unwhitened(plan: Plan, method: Surveyed, shape: Geometry, health: Health) -
     if made.rounds > most:
         made = response_plan(mapped, left, plan.budget, rounds=most)
     start = mapped.domain.project(np.zeros(mapped.parameters))
-    return SecondStage(dataclasses.replace(made, rule="released survey"), row_map, start, shape, health)
+    return SecondStage(dataclasses.replace(made, rule="released survey"), row_map, start, shape, survey)

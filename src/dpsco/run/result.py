@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsco.errors import DataError
+from dpsco.inference import Evidence, Inference, infer
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.released_survey import Health
@@ -115,6 +117,8 @@ class Result:
         The work; nothing in a run given back from a complete checkpoint or a model file.
     geometry, health
         What the survey released of the rows' geometry and fitness; None without one.
+    evidence : Evidence
+        The released values of a surveyed run, for inference; None without a survey.
     """
 
     model: Model
@@ -124,6 +128,38 @@ class Result:
     counts: Counts = Counts()
     geometry: Geometry | None = None
     health: Health | None = None
+    evidence: Evidence | None = None
+
+    @cached_property
+    def inference(self) -> Inference:
+        """Standard errors and intervals, in the units of the model.
+
+        Raises
+        ------
+        IntervalError
+            If the released values do not support them.
+        """
+        return infer(self.evidence)
+
+    def covariance(self, part: str = "total") -> Array:
+        """Return the covariance of (coefficients, intercept): ``Inference.covariance``."""
+        return self.inference.covariance(part)
+
+    def standard_errors(self, part: str = "total") -> Array:
+        """Return standard errors of (coefficients, intercept): ``Inference.standard_errors``."""
+        return self.inference.standard_errors(part)
+
+    def confidence_intervals(self, level: float = 0.95) -> Array:
+        """Return intervals of (coefficients, intercept): ``Inference.confidence_intervals``."""
+        return self.inference.confidence_intervals(level)
+
+    def predict_interval(self, features: ArrayLike, level: float = 0.95) -> Array:
+        """Return intervals of predicted probabilities or means: ``Inference.predict_interval``."""
+        return self.inference.predict_interval(features, level)
+
+    def summary(self, level: float = 0.95) -> str:
+        """Return the table of the parameters: ``Inference.summary``."""
+        return self.inference.summary(level)
 
 
 @dataclass

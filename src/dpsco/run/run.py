@@ -38,7 +38,7 @@ from dpsco.run.facts import Facts, render
 from dpsco.run.preconditions import check_use, starting_point, true_facts
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Counts, Diagnostics, Model, Result, Round
-from dpsco.run.stage import Ledgers, Stage, rounds_behind
+from dpsco.run.stage import Ledgers, Stage, evidence_of, rounds_behind
 from dpsco.run.watch import watch_in_force
 
 __all__ = ["Run"]
@@ -379,6 +379,7 @@ class Run:
             counts=self.counts,
             geometry=self.geometry,
             health=self.health,
+            evidence=evidence_of(self.plan, self._second, self._stage),
         )
 
     # --- one process, one owner ------------------------------------------------------------------

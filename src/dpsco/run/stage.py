@@ -9,8 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+
 from dpsco.clipping import MappedOracle, Oracle, linear_oracle
 from dpsco.errors import CheckpointError
+from dpsco.inference import Evidence
 from dpsco.json_files import canonical
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage, second_stage
@@ -21,7 +24,7 @@ from dpsco.release.releaser import Releaser
 from dpsco.run.result import Round
 from dpsco.run.row_access import CountedRows
 
-__all__ = ["Ledgers", "Stage", "rounds_behind"]
+__all__ = ["Ledgers", "Stage", "evidence_of", "rounds_behind"]
 
 
 class Stage:
@@ -55,6 +58,8 @@ class Stage:
             oracle, plan.problem, secrets.indices, self.method.needs == "convexity", secrets.inner_normals
         )
         self.state = self.method.start(self.schedule, start)
+        self.told: list[tuple[Array, Array]] | None = None
+        """Point and released sum of each round, where they are kept: behind a survey, for inference."""
 
     @property
     def complete(self) -> bool:
@@ -69,6 +74,8 @@ class Stage:
         """Take the step that a release allows; return it as round ``step`` of the trace if the method may show it."""
         before = self.state
         self.state = after = self.method.tell(self.schedule, before, released)
+        if self.told is not None:
+            self.told.append((before.x, released.value))
         if self.method.releases == "last iterate":
             return None
         nabla, move = after.nabla, after.x - before.x
@@ -101,6 +108,14 @@ class Ledgers:
         return self._resources.enter_context(
             open_folder(folder, about, digest, schedule.sum_length, schedule.rounds, key, resume=self._resume)
         )
+
+
+def evidence_of(plan: Plan, second: SecondStage | None, stage: Stage) -> Evidence | None:
+    """Return what the rounds behind a survey released so far; None without one, and before the first."""
+    if second is None or not stage.told:
+        return None
+    points, sums = (np.stack(part) for part in zip(*stage.told, strict=True))
+    return Evidence(plan, second, points, sums, stage.method.output(stage.state), complete=stage.complete)
 
 
 def rounds_behind(
@@ -144,4 +159,6 @@ def rounds_behind(
     if not elsewhere:
         oracle = MappedOracle(linear_oracle(second.plan.problem, second.plan.n), second.map)
     ledger = ledgers.open(second.plan, about, folder, master)
-    return second, Stage(second.plan, second.start, oracle, ledger, replay)
+    rounds = Stage(second.plan, second.start, oracle, ledger, replay)
+    rounds.told = []
+    return second, rounds

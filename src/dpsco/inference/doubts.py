@@ -1,0 +1,111 @@
+"""When intervals would be wrong, read off released values: a refusal with a reason, or a note."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from dpsco.errors import IntervalError
+from dpsco.inference.evidence import Evidence
+from dpsco.methods import AcceleratedSRGD
+from dpsco.planning.plan import Plan
+from dpsco.problem import L2Ball
+
+__all__ = ["Signs", "notes", "refuse", "refuse_plan"]
+
+MOST_PARAMETERS = 4096
+MOST_HIDDEN, MOST_LEFT, MOST_CLIPPED, MOST_SCORES = 0.6, 1.0, 0.8, 0.5
+
+
+class Signs(NamedTuple):
+    """Released numbers that tell whether the linear response holds."""
+
+    hidden: float
+    """The survey's noise over the size of a typical direction."""
+    misfit: float
+    """Scatter of the rounds over what is expected."""
+    numbers: int
+    """Numbers behind ``misfit``."""
+    left: float
+    """Square of what optimisation left over the variance, for the median parameter."""
+    clip: float
+    """Typical length of a row's contribution over the clip."""
+    scores: float
+    """Mean square of the scores' error over that of large scores."""
+    distance: float
+    """Norm of the parameters."""
+
+
+def refuse_plan(evidence: Evidence | None) -> Evidence:
+    """Return the evidence, if the plan allows intervals at all."""
+    if evidence is None:
+        raise IntervalError(
+            "Intervals need a survey: it releases the rows' second moment, and the Hessian and both parts of the "
+            "variance follow from that. This run had none, or its released values were not kept (a model read from a "
+            "file). Plan with survey='auto'."
+        )
+    method = evidence.second.plan.method
+    if not evidence.complete:
+        raise IntervalError("The run is not complete: its last rounds still move the model. Feed it all n rows.")
+    if not isinstance(method, AcceleratedSRGD) or method.adaptive:
+        raise IntervalError(
+            f"Intervals are known for the rounds of accelerated-srgd after a survey; this run's are {method.name!r}."
+        )
+    if evidence.second.survey.kind != "full":
+        raise IntervalError(
+            f"A survey of kind {evidence.second.survey.kind!r} does not release correlations of the columns, and "
+            "standard errors need them. Plan with survey='full'."
+        )
+    if len(evidence.points) < 2:
+        raise IntervalError("One round after the survey shows no scatter of the gradients. Plan with more rounds.")
+    if evidence.final.size > MOST_PARAMETERS:
+        raise IntervalError(
+            f"The model has {evidence.final.size} parameters; a covariance of more than {MOST_PARAMETERS} is not made."
+        )
+    return evidence
+
+
+def refuse(signs: Signs, plan: Plan) -> None:
+    """Raise IntervalError where the numbers contradict the linear response."""
+    if not signs.hidden <= MOST_HIDDEN:
+        raise IntervalError(
+            f"The survey's noise is {signs.hidden:.2g} times a typical direction of the rows, and standard errors need "
+            f"at most {MOST_HIDDEN:g}. Survey more rows (method=dpsco.Surveyed(rounds=..., rows=...)), use more rows "
+            "or a larger epsilon, or declare a feature_norm closer to the rows' norm."
+        )
+    if not signs.misfit <= 1.5 + 4 * math.sqrt(2 / signs.numbers):
+        raise IntervalError(
+            f"The released rounds scatter {signs.misfit:.2g} times as much as the survey and the noise explain: the "
+            "rounds did not settle, or contributions were clipped often. Survey more rows, or use more rows."
+        )
+    if not signs.left <= MOST_LEFT:
+        raise IntervalError(
+            "The rounds stopped short: what is left of the distance from the start exceeds the standard error. Plan "
+            "with more rounds."
+        )
+    if not signs.clip <= MOST_CLIPPED:
+        raise IntervalError(
+            f"A typical contribution is {signs.clip:.2g} of the clip, so many are clipped and the model leans towards "
+            "what the others say. Use more rows or a larger epsilon: the plan then clips less."
+        )
+    if not signs.scores <= MOST_SCORES:
+        raise IntervalError(
+            "The error of the scores is as large as scores of this loss are: the loss is not quadratic over it. Use "
+            "more rows, fewer columns or a larger epsilon."
+        )
+
+
+def notes(signs: Signs, plan: Plan) -> tuple[str, ...]:
+    """List what a reader should know about intervals that are given."""
+    found = []
+    domain = plan.problem.domain
+    if isinstance(domain, L2Ball) and signs.distance > 0.95 * domain.radius:
+        found.append(
+            "The ball of the domain binds: the model is the best one within it, and the intervals are those of a model "
+            "without it, which are wider."
+        )
+    if signs.left > 0.1:
+        found.append("The rounds left part of the distance from the start; its square is counted in the intervals.")
+    if signs.hidden > 0.5 * MOST_HIDDEN:
+        found.append("The survey's noise is not small beside the rows: widths may be off by a tenth.")
+    return tuple(found)
