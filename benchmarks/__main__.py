@@ -22,6 +22,7 @@ QUICK: dict[str, list[str]] = {
     "memory": ["100000"],
     "startup": ["1"],
     "mechanisms": ["1000"],
+    "discrete_gaussian": ["500"],
     "planner": ["--quick", "--only", "low eps"],
     "speed": ["0.01", "float32", "softmax"],
     "default_fit": ["20000"],

@@ -61,6 +61,20 @@ def test_one_missing_id_in_a_column_of_exact_ids_costs_its_own_row() -> None:
         assert other[ODD_PLACE] == -1
 
 
+def test_ids_of_a_declared_type_cost_their_own_row_where_pandas_would_choose_another(tmp_path: Any) -> None:
+    """The remedy of the message: read with dtype="Int64", a column is the same type with and without a missing id."""
+    found = []
+    for cells in (list(range(60)), replaced(list(range(60)), "")):
+        (tmp_path / "ids.csv").write_text("\n".join(["who,a", *(f"{cell},1" for cell in cells)]))
+        ids = pd.read_csv(tmp_path / "ids.csv", dtype={"who": "Int64"})["who"]
+        assert str(ids.dtype) == "Int64"
+        found.append(rounds_of_ids(ids, bytes(32), 4))
+    assert np.delete(found[0], ODD_PLACE).tolist() == np.delete(found[1], ODD_PLACE).tolist()
+    assert found[1][ODD_PLACE] == -1
+    with pytest.raises(DataError, match=r'dtype="Int64"'):
+        rounds_of_ids(pd.read_csv(tmp_path / "ids.csv")["who"], bytes(32), 4)
+
+
 def test_a_parquet_column_of_units_in_floating_point_is_refused(tmp_path: Any) -> None:
     pytest.importorskip("pyarrow")
     table = pd.DataFrame({"a": X[:, 0], "y": Y, "who": PEOPLE})

@@ -168,11 +168,15 @@ def id_text(cell: Any) -> str:
 
 
 def id_message(what: str, kind: str) -> str:
-    """Return the text of the error about ids in floating point."""
+    """Return the text of the error about ids in floating point.
+
+    The type of the ids is declared by whoever passes them. If such a column were read, whole numbers below 2^53 as ids
+    and others as none, one missing id would take away the ids of all rows that pandas had above 2^53.
+    """
     return (
         f"{what} has the type {kind}: beyond 2^53 several ids share one such number, so rows of different people could "
-        "not be told apart. (pandas makes int64 into float64 where one id is missing.) Pass text, nullable Int64, "
-        "Arrow integers or a list of ids."
+        "not be told apart. pandas makes int64 into float64 where one id is missing: declare the type when you read "
+        'the ids (dtype="Int64"), so that no row decides on it. Text, Arrow integers and a list of ids do as well.'
     )
 
 
