@@ -32,7 +32,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_training")
-@pytest.mark.parametrize("option", ["--out", "--report", "--checkpoint"])
+@pytest.mark.parametrize("option", ["--out", "--html", "--checkpoint"])
 def test_a_place_that_cannot_be_written_is_found_before_training(
     option: str, rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,7 +58,7 @@ def test_a_missing_extra_is_found_before_training(
     monkeypatch.setattr(
         "dpsco.cli.checks.find_spec", lambda name: None if name == "matplotlib" else original(name), raising=True
     )
-    assert fit(rows, "--out", str(tmp_path / "m.json"), "--report", str(tmp_path / "page.html")) == 2
+    assert fit(rows, "--out", str(tmp_path / "m.json"), "--html", str(tmp_path / "page.html")) == 2
     assert "dpsco[report]" in capsys.readouterr().err
     assert main(["demo", "--rows", "1000", "--out", str(tmp_path / "demo")]) == 2
     assert main(["audit", "logistic", "--html", str(tmp_path / "page.html")]) == 2

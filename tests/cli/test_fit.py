@@ -52,7 +52,7 @@ def folder(tmp_path_factory):
 def test_from_a_table_to_a_model_predictions_and_a_page(folder, tmp_path, capsys) -> None:
     out, page = tmp_path / "model.json", tmp_path / "page.html"
     command = ["fit", str(folder / "people.parquet"), *CLASSES, *PROMISE, *COLUMNS, "--out", str(out)]
-    assert main([*command, "--report", str(page), "--public-test", str(folder / "test.parquet"), "--json"]) == 0
+    assert main([*command, "--html", str(page), "--public-test", str(folder / "test.parquet"), "--json"]) == 0
     captured = capsys.readouterr()
     said = json.loads(captured.out)
     assert "12,000 rows were counted" in captured.err
@@ -92,7 +92,7 @@ def test_the_report_of_a_model_file_in_every_form(folder, tmp_path, capsys) -> N
 def test_what_is_not_private_is_off_by_default_and_marked(folder, tmp_path, capsys) -> None:
     page = tmp_path / "page.html"
     command = ["fit", str(folder / "people.csv"), *CLASSES, *PROMISE, *COLUMNS, "--out", str(tmp_path / "m.json")]
-    assert main([*command, "--report", str(page), "--not-private", "--json"]) == 0
+    assert main([*command, "--html", str(page), "--not-private", "--json"]) == 0
     html = page.read_text()
     assert html.count("NOT PRIVATE") >= 3
     assert "rows clipped" in html
@@ -114,7 +114,7 @@ def test_csv_and_parquet_of_the_same_rows_and_units(folder, tmp_path, capsys) ->
 @pytest.mark.parametrize(
     ("loss", "more"),
     [
-        ("hinge", CLASSES),
+        ("smoothed-hinge", CLASSES),
         ("softmax", ["--label", "city", "--classes", "Lyon,Paris,Nice"]),
         ("huber", ["--label", "hours"]),
     ],
@@ -143,11 +143,11 @@ def test_matrices(tmp_path, capsys) -> None:
     out = str(tmp_path / "model.json")
     assert main(["fit", str(tmp_path / "rows.npz"), *PROMISE, "--out", out, "--json"]) == 0
     assert main(["predict", out, str(tmp_path / "new.npz"), "--out", str(tmp_path / "p.csv"), "--json"]) == 0
-    assert main(["fit", str(tmp_path / "rows.libsvm"), *PROMISE, "--width", "5", "--out", out, "--json"]) == 0
+    assert main(["fit", str(tmp_path / "rows.libsvm"), *PROMISE, "--dimension", "5", "--out", out, "--json"]) == 0
     assert SavedModel.read(out).columns == 5
     assert main(["predict", out, str(tmp_path / "rows.libsvm"), "--out", str(tmp_path / "p.csv")]) == 0
     assert main(["fit", str(tmp_path / "rows.libsvm"), *PROMISE, "--out", out]) == 2
-    assert "--width" in capsys.readouterr().err
+    assert "--dimension" in capsys.readouterr().err
 
 
 def test_many_hash_buckets(folder, tmp_path, capsys) -> None:

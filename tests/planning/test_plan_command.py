@@ -8,7 +8,7 @@ import pytest
 
 from dpsco.cli import main
 
-ARGUMENTS = ["plan", "--n", "1e6", "--dimension", "100", "--epsilon", "1", "--delta", "1e-7", "--radius", "10"]
+ARGUMENTS = ["plan", "--rows", "1e6", "--dimension", "100", "--epsilon", "1", "--delta", "1e-7", "--radius", "10"]
 
 
 def test_plan_prints_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,7 +25,7 @@ def test_plan_prints_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_plan_as_json_at_a_billion_devices(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*ARGUMENTS, "--n", "1e9", "--delta", "1e-10", "--rounds", "16", "--json", "--survey", "none"]) == 0
+    assert main([*ARGUMENTS, "--rows", "1e9", "--delta", "1e-10", "--rounds", "16", "--json", "--survey", "none"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert body["plan"]["method"]["rounds"] == 16
     assert body["plan"]["n"] == 10**9
@@ -37,15 +37,16 @@ def test_plan_as_json_at_a_billion_devices(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("loss", ["squared", "huber", "smoothed-hinge", "softmax"])
 def test_every_loss(loss: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*ARGUMENTS, "--loss", loss]) == 0
+    classes = ["--classes", "a,b,c"] if loss == "softmax" else []
+    assert main([*ARGUMENTS, "--loss", loss, *classes]) == 0
     assert f"{loss} loss" in capsys.readouterr().out
 
 
 def test_a_vacuous_theorem_is_an_answer_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*ARGUMENTS, "--n", "60000", "--delta", "1e-5", "--rule", "theorem-1"]) == 2
+    assert main([*ARGUMENTS, "--rows", "60000", "--delta", "1e-5", "--rule", "theorem-1"]) == 2
     assert "Vacuous" in capsys.readouterr().err
 
 
 def test_wrong_arguments_are_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*ARGUMENTS, "--n", "1.5"]) == 2
+    assert main([*ARGUMENTS, "--rows", "1.5"]) == 2
     assert "whole number" in capsys.readouterr().err

@@ -91,7 +91,7 @@ def fit(make, folder: Path, x: np.ndarray, y: np.ndarray, options: str, frozen: 
     shown = io.StringIO()
 
     def run() -> bytes:
-        width = f"--width {P}" if path.suffix == ".svm" else ""
+        width = f"--dimension {P}" if path.suffix == ".svm" else ""
         promise = f"--label y --epsilon 1 --delta 1e-5 --rounds 4 --rows {N}"
         words = f"{path} --out {folder}/model.json {promise} {width} {options.format(folder=folder)}"
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
@@ -143,8 +143,8 @@ def test_degenerate_data_sets_and_their_neighbours_look_alike_on_the_command_lin
 
 OPTIONS = [
     "--json --checkpoint {folder}/run --resume",
-    pytest.param("--json --report {folder}/page.html", marks=pytest.mark.slow),  # plots
-    "--json --loss hinge",
+    pytest.param("--json --html {folder}/page.html", marks=pytest.mark.slow),  # plots
+    "--json --loss smoothed-hinge",
     "--json --loss huber --label-bound 2",
     "--json --loss squared --label-bound 0.5",
     "--json --loss softmax --classes 0,1,2 --no-intercept",

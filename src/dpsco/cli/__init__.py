@@ -13,7 +13,7 @@ from dpsco.version import __version__
 
 __all__ = ["main"]
 
-COMMANDS = ("plan", "fit", "predict", "report", "audit", "mechanisms", "compare", "paper", "demo")
+COMMANDS = ("columns", "plan", "fit", "predict", "report", "audit", "mechanisms", "compare", "paper", "demo")
 POSITIONAL = {"command", "data", "model", "target", "statement"}
 
 

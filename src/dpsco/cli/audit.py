@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsco.cli.checks import check_page
-from dpsco.cli.data_options import add_data_options, declared_columns
+from dpsco.cli.data_options import add_data_options, declared_columns, opened, reading
 from dpsco.cli.output import print_json
 from dpsco.errors import DataError, InvalidArgument, positive_integer
 
@@ -49,7 +49,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("target", metavar="TARGET", help="FILE.py:NAME, MODULE:NAME or a plan (JSON)")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="the plan of the oracle (JSON)")
     made = parser.add_argument_group("plan of an oracle without --plan")
-    made.add_argument("--dimension", type=int, default=8, help="number of features and parameters (default 8)")
     made.add_argument("--clip", type=float, default=1.0, help="the clip C (default 1)")
     made.add_argument("--rounds", type=int, default=8, help="number of rounds (default 8)")
     made.add_argument("--rows", type=float, default=1024, help="number of rows (default 1,024)")
@@ -120,7 +119,7 @@ def _is_plan(target: Any) -> bool:
 def _plan(args: argparse.Namespace, shape: tuple[int, int] | None) -> Plan:
     import dpsco
 
-    rows, width = (args.rows, args.dimension) if shape is None else shape
+    rows, width = (args.rows, 8 if args.dimension is None else args.dimension) if shape is None else shape
     n = positive_integer("--rows", rows, "It is the number of synthetic rows.")
     problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(args.radius), width)
     budget = dpsco.Budget(args.epsilon, args.delta, args.adjacency)
@@ -131,15 +130,15 @@ def _plan(args: argparse.Namespace, shape: tuple[int, int] | None) -> Plan:
 def _rows(args: argparse.Namespace) -> tuple[Any, Any]:
     import numpy as np
 
-    from dpsco.rows.file_stream import FileRows, Labels, open_source
+    from dpsco.rows.file_stream import FileRows, Labels
 
     if args.label_bound is not None:
         labels = Labels(args.label, bound=args.label_bound)
     else:
         names = ("0", "1") if args.classes is None else tuple(name.strip() for name in args.classes.split(","))
         labels = Labels(args.label, names)
-    columns, _ = declared_columns(args, open_source(args.data, label=args.label), (args.label,))
-    chunks = list(FileRows(args.data, labels, columns))
+    columns, _ = declared_columns(args, opened(args, args.data), (args.label,))
+    chunks = list(FileRows(args.data, labels, columns, **reading(args)))
     if not chunks:
         raise DataError(f"There is no row in {args.data!r}.")
     if any(hasattr(x, "tocsr") for x, _ in chunks):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsco.cli.data_options import add_data_options, declared_columns
+from dpsco.cli.data_options import add_data_options, declared_columns, opened
 from dpsco.cli.output import print_table
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _file_data(args: argparse.Namespace) -> FileData:
     from dpsco.research.compare.file_data import FileData
-    from dpsco.rows.file_stream import Labels, open_source
+    from dpsco.rows.file_stream import Labels
 
-    columns, notes = declared_columns(args, open_source(args.data, label=args.label), (args.label,))
+    columns, notes = declared_columns(args, opened(args, args.data), (args.label,))
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     classes = tuple(name.strip() for name in args.classes.split(","))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dpsco.rows.public_columns import PublicColumns
     from dpsco.rows.readers.source import MatrixSource, TableSource
 
-__all__ = ["add_data_options", "declared_columns", "pairs"]
+__all__ = ["add_data_options", "add_reading_options", "declared_columns", "opened", "pairs", "reading"]
 
 NO_HEADER = "Does the first line of the file hold the names of the columns?"
 
@@ -23,7 +23,7 @@ def add_data_options(parser: Any) -> None:
     group.add_argument(
         "--label", default="y", metavar="COLUMN", help="the label column, or the member of a .npz file (default y)"
     )
-    group.add_argument("--features", metavar="A,B,C", help="numeric columns (default: all other columns)")
+    group.add_argument("--features", metavar="A,B,C", help="columns of numbers (default: those of a typed file)")
     group.add_argument(
         "--columns", metavar="FILE", help="a schema of all feature columns, .json or .toml (dpsco columns drafts one)"
     )
@@ -60,7 +60,30 @@ def add_data_options(parser: Any) -> None:
     )
     group.add_argument("--missing", metavar="A,B", help="columns with one more feature for missing cells; or: all")
     group.add_argument("--other", metavar="A,B", help="categories with one more feature for other levels; or: all")
-    group.add_argument("--width", type=int, help="number of features of a libsvm file (indices start at 1)")
+    group.add_argument(
+        "--dimension", type=int, help="number of features, where no file states it (libsvm: indices start at 1)"
+    )
+    add_reading_options(parser)
+
+
+def add_reading_options(parser: Any) -> None:
+    """Add the options that say how a text file is to be read."""
+    group = parser.add_argument_group("text files")
+    group.add_argument("--delimiter", metavar="X", help="separator of a CSV file (default: a comma; .tsv: a tab)")
+    group.add_argument("--names", metavar="A,B,C", help="names of all columns of a CSV file without a header line")
+
+
+def reading(args: argparse.Namespace) -> dict[str, Any]:
+    """Return how the options say that text is to be read."""
+    delimiter = {"\\t": "\t", "tab": "\t"}.get(args.delimiter, args.delimiter)
+    return {"delimiter": delimiter, "names": None if args.names is None else _listed(args.names)}
+
+
+def opened(args: argparse.Namespace, path: str) -> TableSource | MatrixSource:
+    """Return the reader of the files at ``path``."""
+    from dpsco.rows.file_stream import open_source
+
+    return open_source(path, label=getattr(args, "label", None), **reading(args))
 
 
 def declared_columns(
@@ -80,15 +103,15 @@ def declared_columns(
     if isinstance(source, MatrixSource):
         if given or args.columns is not None:
             raise InvalidArgument(f"{', '.join(given or ['--columns'])}: only a table has named columns.")
-        width = source.width if args.width is None else int(args.width)
+        width = source.width if args.dimension is None else int(args.dimension)
         if width is None:
-            raise InvalidArgument("A libsvm file does not state the number of features: add --width N.")
+            raise InvalidArgument("A libsvm file does not state the number of features: add --dimension N.")
         return width, []
     _check_names(source, besides)  # before any note: the first line of a file without a header is a row
     if args.columns is not None:
         columns = PublicColumns.read(args.columns)
         _check_names(source, columns.names)
-        return columns, []
+        return columns, id_note(columns)
     ranges = {name: _ends(name, text) for name, text in pairs("--range", args.range)}
     categories = {name: text.split("|") for name, text in pairs("--categories", args.categories)}
     hashed = {name: _whole(name, text) for name, text in pairs("--hashed", args.hashed)}
@@ -96,21 +119,17 @@ def declared_columns(
     booleans = _listed(args.boolean)
     taken = {*categories, *hashed, *dates, *booleans, *besides}
     notes = []
+    known = {*taken, *ranges}
     if args.features is not None:
         numbers = _listed(args.features)
     elif source.number_columns is None:
-        numbers = [name for name in source.names if name not in taken]
-        notes.append(
-            f"used as numeric: {', '.join(numbers) or 'none'}. A CSV file has no column types; a cell that is not a "
-            "number counts as missing. Name numeric columns with --features, text with --categories or --hashed."
-        )
+        numbers = []
+        _refuse_undeclared(source, [name for name in source.names if name not in known])
     else:
         numbers = [name for name in source.number_columns if name not in taken]
-        unused = [name for name in source.names if name not in {*numbers, *taken}]
-        if unused:
-            notes.append(
-                f"not used, because not numeric: {', '.join(unused)}. Declare them with --categories or --hashed."
-            )
+        _refuse_undeclared(source, [name for name in source.names if name not in {*numbers, *known}])
+    if unused := [name for name in source.names if name not in {*numbers, *known}]:
+        notes.append(f"not used: {', '.join(unused)}.")
     columns = PublicColumns(
         numbers,
         ranges=ranges,
@@ -124,11 +143,30 @@ def declared_columns(
         other=args.other == "all" or _listed(args.other),
     )
     _check_names(source, columns.names)
-    return columns, notes
+    return columns, notes + id_note(columns)
+
+
+def id_note(columns: PublicColumns) -> list[str]:
+    """Return a note about columns whose names say that they tell rows apart."""
+    from dpsco.rows.draft_columns import looks_like_id
+
+    if ids := [name for name in columns.names if looks_like_id(name)]:
+        return [f"these features look like ids: {', '.join(ids)}. A model learns nothing general from an id."]
+    return []
+
+
+def _refuse_undeclared(source: TableSource, names: list[str]) -> None:
+    """Refuse columns that nobody declared: whether they hold text cannot be found out from private rows."""
+    if names:
+        what = "hold text" if source.has_schema else "may hold text, and a CSV file does not say"
+        raise InvalidArgument(
+            f"The columns {', '.join(names)} {what}. Declare each with --range, --categories, --hashed, --date or "
+            "--boolean, or all of them with --columns FILE; or list the columns of numbers to use with --features."
+        )
 
 
 def _check_names(source: TableSource, wanted: Sequence[str]) -> None:
-    if absent := [name for name in wanted if name not in source.names]:
+    if source.states_names and (absent := [name for name in wanted if name not in source.names]):
         shown = f"The columns are: {', '.join(source.names)}." if source.has_schema else NO_HEADER
         raise InvalidArgument(f"There is no column {', '.join(absent)}. {shown}")
 

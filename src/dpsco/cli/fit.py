@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsco.cli.checks import check_outputs, check_page
-from dpsco.cli.data_options import add_data_options, declared_columns
+from dpsco.cli.data_options import add_data_options, declared_columns, opened, reading
+from dpsco.cli.model_options import (
+    REGRESSIONS,
+    add_budget_options,
+    add_model_options,
+    budget_of,
+    class_names,
+    loss_of,
+    planned,
+)
 from dpsco.cli.output import print_json
 from dpsco.errors import InvalidArgument, positive_integer
 
@@ -22,14 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-LOSSES = ("logistic", "softmax", "hinge", "huber", "squared")
 SHUFFLE_BYTES = 64 << 20
 
 _TEACH = """\
 examples
   dpsco fit people.parquet --label income --classes low,high --epsilon 1 --delta 1e-6 --out model.json
   dpsco fit 'parts/*.csv' --label y --features age,hours --range age=0:100 --range hours=0:100 \\
-      --categories 'city=Lyon|Paris' --epsilon 1 --delta 1e-6 --out model.json --report page.html
+      --categories 'city=Lyon|Paris' --epsilon 1 --delta 1e-6 --out model.json --html page.html
   dpsco fit big/ --label y --epsilon 1 --delta 1e-6 --out model.json --checkpoint run --resume
   dpsco fit s3://bucket/big --label y --epsilon 1 --delta 1e-6 --out model.json --cluster tls://scheduler:8786
 
@@ -50,40 +58,14 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("data", metavar="DATA", help="a file, a folder, a quoted glob, or s3://bucket/folder")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the model file to write (JSON)")
-    budget = parser.add_argument_group("privacy budget")
-    budget.add_argument("--epsilon", type=float, required=True, help="privacy loss: 1 is strong, 10 is weak")
-    budget.add_argument(
-        "--delta",
-        type=float,
-        required=True,
-        help="probability left out of the guarantee: choose it well below 1 / rows",
-    )
-    budget.add_argument(
-        "--adjacency",
-        choices=("zero-out", "replace"),
-        default="zero-out",
-        help="a neighbouring data set has one row zeroed (default) or replaced",
-    )
+    budget = add_budget_options(parser)
     budget.add_argument("--unit", metavar="COLUMN", help="id column: protect all used rows of one id together")
-    budget.add_argument("--max-rows-per-unit", type=int, metavar="K", help="number of rows per id that are used")
+    budget.add_argument("--account", type=Path, metavar="FILE", help="charge this account (Account.create makes it)")
     add_data_options(parser)
-    model = parser.add_argument_group("model")
-    model.add_argument("--loss", choices=LOSSES, default="logistic")
-    model.add_argument("--classes", metavar="A,B", help="the labels (default 0,1)")
+    model = add_model_options(parser)
     model.add_argument("--label-bound", type=float, metavar="Y", help="regression: clamp labels to [-Y, Y]")
-    model.add_argument("--feature-norm", type=float, default=1.0, help="scale longer rows to this norm (default 1)")
     model.add_argument(
-        "--radius",
-        type=float,
-        help="bound on the norm of the model (default 1000 with a survey, else 20; regression 10)",
-    )
-    model.add_argument("--no-intercept", action="store_true")
-    model.add_argument("--rounds", type=float, help="number of rounds, the survey's included (default: planned)")
-    model.add_argument(
-        "--survey",
-        choices=("auto", "full", "diagonal", "none"),
-        default="auto",
-        help="first learn the geometry of the rows in one round (default auto: where it pays)",
+        "--feature-norm", type=float, help="scale longer rows to this norm (default: that of the columns, else 1)"
     )
     how = parser.add_argument_group("run")
     how.add_argument(
@@ -109,7 +91,7 @@ def add_parser(commands: Any) -> None:
         "--checkpoint", type=Path, metavar="DIR", help="keep the state of the run here, to survive a crash"
     )
     how.add_argument("--resume", action="store_true", help="continue the run in --checkpoint, or start it")
-    how.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page about the run")
+    how.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page about the run")
     how.add_argument("--public-test", metavar="DATA", help="files you declare public: measure the model on them")
     how.add_argument("--not-private", action="store_true", help="add figures that are NOT PRIVATE to the page")
     how.add_argument("--json", action="store_true", help="print one JSON object instead of text")
@@ -118,15 +100,13 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, train, write the model and print the report; return the exit code."""
     import dpsco
-    from dpsco.planning.table_problem import table_plan
-    from dpsco.rows.file_stream import open_source
     from dpsco.run.model_file import SavedModel
 
     loss, labels = _task(args)
     if args.resume and args.checkpoint is None:
         raise InvalidArgument("--resume needs --checkpoint DIR, the folder of the run to continue.")
     _check_before(args)
-    source = open_source(args.data, label=args.label)
+    source = opened(args, args.data)
     columns, notes = declared_columns(args, source, (args.label, *((args.unit,) if args.unit else ())))
     if args.rows is None:
         n = source.count()
@@ -134,18 +114,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         n = positive_integer("--rows", args.rows, "It is the public number of rows.")
     width = columns if isinstance(columns, int) else columns.width
-    records = 1 if args.max_rows_per_unit is None else args.max_rows_per_unit
-    budget = dpsco.Budget(args.epsilon, args.delta, args.adjacency, records)
-    plan = table_plan(
-        loss,
-        width,
-        n=n,
-        budget=budget,
-        intercept=not args.no_intercept,
-        radius=args.radius,
-        rounds=args.rounds,
-        survey=args.survey,
-    )
+    if args.feature_norm is None:
+        args.feature_norm = (None if isinstance(columns, int) else columns.row_norm) or 1.0
+    plan = planned(args, loss, width, n, "none" if _elsewhere(args) else args.survey)
     block = _block_rows(columns) if args.shuffle is None else args.shuffle
     notes += _order_note(n, block)
     for note in notes:
@@ -168,13 +139,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_before(args: argparse.Namespace) -> None:
-    """Find what the end of the run would miss: a failure there has spent the budget."""
-    from dpsco.rows.file_stream import open_source
+    """Find what contradicts itself or what the end of the run would miss: a failure there has spent the budget."""
+    from dpsco.accounting.account import Account
 
+    budget_of(args)
+    if (args.unit is None) != (args.max_rows_per_unit is None):
+        raise InvalidArgument("--unit and --max-rows-per-unit go together: whose a row is, and how many rows count.")
+    if args.account is not None:
+        Account(args.account)  # an account that is missing is found now
     check_outputs(out=args.out, checkpoint=None if args.checkpoint is None else args.checkpoint / "secret.json")
-    check_page(args.report, "--report")
+    check_page(args.html, "--html")
     if args.public_test is not None:
-        open_source(args.public_test, label=args.label)
+        opened(args, args.public_test)
     if args.cluster is not None or args.local_cluster is not None:
         from dpsco.engines.dask.connect import installed
 
@@ -190,17 +166,21 @@ def _train(
     args: argparse.Namespace, plan: Plan, labels: Labels, columns: PublicColumns | int, block: int, counted: Any
 ) -> Result:
     """Train in this process, or on the cluster that the options name."""
+    from dpsco.accounting.account import Account
     from dpsco.run.facts import Facts
 
     options: dict[str, Any] = {"checkpoint": args.checkpoint, "resume": args.resume, "progress": not args.json}
     options["diagnostics"] = counted
+    options["account"] = None if args.account is None else Account(args.account)
     options["facts"] = Facts(table=True, max_rows_per_unit=args.max_rows_per_unit)
     if not _elsewhere(args):
         import dpsco
         from dpsco.rows.file_stream import FileRows
 
         unit: dict[str, Any] = {"unit": args.unit, "max_rows_per_unit": args.max_rows_per_unit}
-        rows = FileRows(args.data, labels, columns, feature_norm=args.feature_norm, shuffle=block, **unit)
+        rows = FileRows(
+            args.data, labels, columns, feature_norm=args.feature_norm, shuffle=block, **unit, **reading(args)
+        )
         return dpsco.train(plan, dpsco.stream(rows), **options)
     from dpsco.engines import dask as cluster
 
@@ -217,22 +197,14 @@ def _train(
 
 
 def _task(args: argparse.Namespace) -> tuple[Loss, Labels]:
-    import dpsco
     from dpsco.rows.file_stream import Labels
 
-    if args.loss in ("huber", "squared"):
+    loss = loss_of(args)
+    if args.loss in REGRESSIONS:
         if args.label_bound is None:
             raise InvalidArgument("Regression needs --label-bound Y, a public bound: labels are clamped to [-Y, Y].")
-        loss: Loss = dpsco.Huber(0.5) if args.loss == "huber" else dpsco.Squared(1.0)
         return loss, Labels(args.label, bound=args.label_bound)
-    names = ("0", "1") if args.classes is None else tuple(name.strip() for name in args.classes.split(","))
-    if args.loss == "softmax":
-        if args.classes is None:
-            raise InvalidArgument("--loss softmax needs --classes A,B,C: you declare the public set of labels.")
-        return dpsco.Softmax(len(names)), Labels(args.label, names)
-    if len(names) != 2:
-        raise InvalidArgument(f"--loss {args.loss} needs two classes, got {len(names)}. Use --loss softmax for more.")
-    return dpsco.Logistic() if args.loss == "logistic" else dpsco.SmoothedHinge(), Labels(args.label, names)
+    return loss, Labels(args.label, class_names(args))
 
 
 def _block_rows(columns: PublicColumns | int) -> int:
@@ -258,19 +230,19 @@ def _order_note(n: int, block: int) -> list[str]:
 def _print_result(args: argparse.Namespace, saved: Any, written: Path, counted: Any) -> None:
     from dpsco.cli.fit_figures import not_private_figures, reached_on
 
-    reached = {} if args.public_test is None else reached_on(args.public_test, saved)
-    if args.report is not None:
+    reached = {} if args.public_test is None else reached_on(args.public_test, saved, reading(args))
+    if args.html is not None:
         from dpsco.pages import write_run_page
 
         hidden = None if counted is None else not_private_figures(counted)
-        write_run_page(saved.result, args.report, reached=reached, not_private=hidden)
+        write_run_page(saved.result, args.html, reached=reached, not_private=hidden)
     report = saved.result.report
     if args.json:
-        page = None if args.report is None else str(args.report)
+        page = None if args.html is None else str(args.html)
         body = {"model": str(written), "page": page, "report": json.loads(report.to_json()), "reached": reached}
         print_json(body)
         return
     print(report, "\n")
     for name, value in reached.items():
         print(f"  {name:<26} {value}  (on data declared public)")
-    print(f"Model: {written}" + ("" if args.report is None else f"\nPage:  {args.report}"))
+    print(f"Model: {written}" + ("" if args.html is None else f"\nPage:  {args.html}"))

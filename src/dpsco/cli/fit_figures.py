@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 __all__ = ["not_private_figures", "reached_on"]
 
 
-def reached_on(path: str, saved: SavedModel) -> dict[str, str]:
+def reached_on(path: str, saved: SavedModel, reading: dict[str, Any]) -> dict[str, str]:
     """Return accuracy or errors on files that the user declares public, without rows that lack a declared label."""
     from dpsco.rows.file_stream import FileRows
 
     rows, hits, loss, squares, spread, absolute = 0, 0, 0.0, 0.0, [0.0, 0.0], 0.0
-    for features, targets in FileRows(path, saved.labels, saved.columns, feature_norm=saved.feature_norm):
+    for features, targets in FileRows(path, saved.labels, saved.columns, feature_norm=saved.feature_norm, **reading):
         known = np.isfinite(targets)
         features, targets = features[known], targets[known]
         scores, model_loss = saved.scores(features), saved.result.model.loss

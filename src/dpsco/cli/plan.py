@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 from typing import Any
 
+from dpsco.cli.model_options import add_budget_options, add_model_options, budget_of, loss_of, planned
 from dpsco.cli.output import format_bytes, format_count, print_json, print_table
+from dpsco.errors import positive_integer
 
 __all__ = ["add_parser", "run"]
-
-LOSSES = ("logistic", "squared", "huber", "smoothed-hinge", "softmax")
 
 
 def add_parser(commands: Any) -> None:
@@ -19,12 +18,12 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "plan",
         help="choose rounds and noise and predict excess risk, from public numbers alone",
-        description="Print the plan for n rows, what limits it, the effect of twice the n, epsilon or rounds, and the "
-        "rounds, gradients and bytes of every method of the paper's table at the same n. With --devices: the cost of a "
-        "federation of that many devices, per device and for the server, with every method.",
+        description="Print the plan that dpsco fit makes with the same options, what limits it, the effect of twice "
+        "the rows, epsilon or rounds, and the rounds, gradients and bytes of every method of the paper's table. With "
+        "--devices: the cost of a federation of that many devices, per device and for the server, with every method.",
     )
     size = parser.add_mutually_exclusive_group(required=True)
-    size.add_argument("--n", type=float, help="public number of rows, such as 1e6")
+    size.add_argument("--rows", type=float, metavar="N", help="public number of rows, such as 1e6")
     size.add_argument(
         "--devices", type=float, nargs="+", metavar="N", help="numbers of devices of a federation, such as 1e6 1e8"
     )
@@ -35,31 +34,14 @@ def add_parser(commands: Any) -> None:
         "--response", type=float, default=1.0, help="with --devices: expected share that answers (default 1)"
     )
     parser.add_argument("--simulate", action="store_true", help="with --devices: simulate the federation and compare")
-    parser.add_argument("--dimension", type=float, required=True, help="number of features")
-    parser.add_argument("--epsilon", type=float, required=True, help="privacy loss; inf for no privacy")
-    parser.add_argument("--delta", type=float, required=True, help="probability left out of the guarantee")
-    parser.add_argument("--loss", choices=LOSSES, default="logistic")
-    parser.add_argument("--classes", type=int, default=10, help="number of classes of the softmax loss (default 10)")
-    parser.add_argument(
-        "--width", type=float, default=1.0, help="width of the Huber and smoothed hinge losses (default 1)"
-    )
-    parser.add_argument("--label-bound", type=float, default=1.0, help="bound on |y| of the squared loss (default 1)")
-    parser.add_argument(
-        "--radius", type=float, default=20.0, help="radius of the ball of models (default 20); inf for none"
-    )
-    parser.add_argument("--feature-norm", type=float, default=1.0, help="bound on the norm of a row (default 1)")
-    parser.add_argument("--adjacency", choices=("zero-out", "add-remove", "replace"), default="zero-out")
-    parser.add_argument("--records", type=int, default=1, help="rows of one person that are protected together")
-    parser.add_argument("--rule", choices=("response", "theorem-1", "theorem-2"))
-    parser.add_argument("--rounds", type=int, help="number of rounds (default: planned)")
+    width = parser.add_mutually_exclusive_group(required=True)
+    width.add_argument("--dimension", type=float, help="number of features")
+    width.add_argument("--columns", metavar="FILE", help="a schema of the feature columns, which states their number")
+    add_budget_options(parser, ("zero-out", "add-remove", "replace"))
+    add_model_options(parser)
+    parser.add_argument("--rule", choices=("response", "theorem-1", "theorem-2"), help="default: response")
     parser.add_argument("--memory", type=float, help="largest number of bytes kept between rounds")
     parser.add_argument("--mechanism", help="noise mechanism (default: planned); see dpsco mechanisms")
-    parser.add_argument(
-        "--survey",
-        choices=("auto", "full", "diagonal", "none"),
-        default="auto",
-        help="first learn the geometry of the rows in one round (default auto: where it pays)",
-    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -67,14 +49,19 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; return the exit code."""
     import dpsco
     from dpsco.planning.method_costs import method_costs
+    from dpsco.planning.table_problem import model_ball
 
-    problem, budget = _problem(args), _budget(args)
-    options = {"rule": args.rule, "rounds": args.rounds, "memory": args.memory, "mechanism": args.mechanism}
-    options["survey"] = args.survey
-    if args.devices:
-        plans = [dpsco.plan(problem, n=round(n * args.response), budget=budget, **options) for n in args.devices]
+    options = {"rule": args.rule, "memory": args.memory, "mechanism": args.mechanism}
+    loss, width = loss_of(args), _width(args)
+    if args.devices:  # the engines of federations make no survey, and their rows have no intercept
+        ball = model_ball(20.0 if args.radius is None else args.radius, loss)
+        problem = dpsco.Problem(loss, ball, width)
+        options |= {"rounds": args.rounds, "survey": "none"}
+        plans = [
+            dpsco.plan(problem, n=round(n * args.response), budget=budget_of(args), **options) for n in args.devices
+        ]
         return _federations(plans, args)
-    plan = dpsco.plan(problem, n=args.n, budget=budget, **options)
+    plan = planned(args, loss, width, args.rows, args.survey, **options)
     gains = _doublings(plan, args) if plan.prediction is not None else {}
     table = method_costs(plan)
     if args.json:
@@ -91,26 +78,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _problem(args: argparse.Namespace) -> Any:
-    import dpsco
+def _width(args: argparse.Namespace) -> int:
+    from dpsco.rows.public_columns import PublicColumns
 
-    loss: dpsco.problem.Loss = dpsco.Logistic()
-    if args.loss == "squared":
-        loss = dpsco.Squared(label_bound=args.label_bound)
-    elif args.loss == "huber":
-        loss = dpsco.Huber(width=args.width)
-    elif args.loss == "smoothed-hinge":
-        loss = dpsco.SmoothedHinge(width=args.width)
-    elif args.loss == "softmax":
-        loss = dpsco.Softmax(classes=args.classes)
-    domain = dpsco.Everything() if math.isinf(args.radius) else dpsco.L2Ball(radius=args.radius)
-    return dpsco.Problem(loss=loss, domain=domain, dimension=args.dimension, feature_norm=args.feature_norm)
-
-
-def _budget(args: argparse.Namespace) -> Any:
-    import dpsco
-
-    return dpsco.Budget(epsilon=args.epsilon, delta=args.delta, adjacency=args.adjacency, records=args.records)
+    if args.columns is not None:
+        return PublicColumns.read(args.columns).width
+    return positive_integer("dimension", args.dimension, "It is the number of features.")
 
 
 def _federations(plans: list[Any], args: argparse.Namespace) -> int:
@@ -181,10 +154,11 @@ def _doublings(plan: Any, args: argparse.Namespace) -> dict[str, float]:
 
     options = {"memory": args.memory, "mechanism": args.mechanism}
     problem, n, budget = plan.problem, plan.n, plan.budget
-    again = {"n": response_plan(problem, 2 * n, budget, rounds=args.rounds, **options)}
+    rounds = None if args.rounds is None else int(args.rounds)
+    again = {"n": response_plan(problem, 2 * n, budget, rounds=rounds, **options)}
     if budget.private:
         richer = dataclasses.replace(budget, epsilon=2 * budget.epsilon)
-        again["epsilon"] = response_plan(problem, n, richer, rounds=args.rounds, **options)
+        again["epsilon"] = response_plan(problem, n, richer, rounds=rounds, **options)
     if 2 * plan.rounds <= n:
         again["rounds"] = response_plan(problem, n, budget, rounds=2 * plan.rounds, **options)
     return {name: other.prediction.total for name, other in again.items() if other.prediction is not None}

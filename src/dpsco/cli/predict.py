@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from dpsco.cli.data_options import add_reading_options, reading
 from dpsco.cli.output import print_json
 
 __all__ = ["add_parser", "run"]
@@ -29,6 +30,7 @@ def add_parser(commands: Any) -> None:
         "data", metavar="DATA", help="a file, a folder of files, or a quoted glob; labels are not needed"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="CSV file to write (default: standard output)")
+    add_reading_options(parser)
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object that says what was written; needs --out"
     )
@@ -43,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json and args.out is None:
         raise InvalidArgument("--json needs --out FILE: predictions and JSON cannot share standard output.")
     saved = SavedModel.read(args.model)
-    chunks = FileRows(args.data, None, saved.columns, feature_norm=saved.feature_norm)
+    chunks = FileRows(args.data, None, saved.columns, feature_norm=saved.feature_norm, **reading(args))
     rows = 0
     with _open_output(args.out) as file:
         table = csv.writer(file, lineterminator="\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import one_of
@@ -10,7 +11,7 @@ from dpsco.planning.choose import SURVEYS, plan
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.surveyed_plan import surveyed_plan
-from dpsco.problem import Huber, L2Ball, Loss, Problem, Squared
+from dpsco.problem import Everything, Huber, L2Ball, Loss, Problem, Squared
 
 __all__ = ["default_delta", "model_ball", "table_plan"]
 
@@ -23,8 +24,10 @@ def default_delta(n: int) -> float:
     return min(1e-5, float(n) ** -1.1)
 
 
-def model_ball(radius: float, loss: Loss) -> L2Ball:
-    """Return the ball of models: ``radius``, and radius sqrt(K / 2) for K > 2 classes together."""
+def model_ball(radius: float, loss: Loss) -> L2Ball | Everything:
+    """Return the ball of models: ``radius``, and radius sqrt(K / 2) for K > 2 classes together; inf is no bound."""
+    if math.isinf(radius):
+        return Everything()
     return L2Ball(radius if loss.outputs == 1 else radius * math.sqrt(loss.outputs / 2))
 
 
@@ -39,6 +42,7 @@ def table_plan(
     rounds: int | None = None,
     survey: str = "auto",
     geometry: Geometry | None = None,
+    **options: Any,
 ) -> Plan:
     """Return the plan of a table whose rows are scaled into the unit ball.
 
@@ -46,6 +50,8 @@ def table_plan(
     ----------
     loss, width, n, budget, intercept, rounds, survey, geometry
         As ``Problem`` and ``plan`` take them.
+    **options
+        rule, memory and mechanism, as ``plan`` takes them.
     radius : float, optional
         Bound on the norm of the model, in scores. Unless given, ``WIDE`` with a survey, and without one 20 for
         classifiers and 10 for regressions: the plain plan counts on models of ordinary size.
@@ -56,10 +62,11 @@ def table_plan(
 
     if radius is not None or geometry is not None:
         size = WIDE if radius is None else radius
-        return plan(within(size), n=n, budget=budget, rounds=rounds, survey=survey, geometry=geometry)
-    if one_of("survey", survey, SURVEYS) != "none":
+        return plan(within(size), n=n, budget=budget, rounds=rounds, survey=survey, geometry=geometry, **options)
+    free = all(value is None for value in options.values())
+    if one_of("survey", survey, SURVEYS) != "none" and free:
         surveyed = surveyed_plan(within(WIDE), n, budget, rounds=rounds, survey=survey)
         if surveyed is not None:
             return surveyed
     ordinary = 10.0 if isinstance(loss, (Huber, Squared)) else 20.0
-    return plan(within(ordinary), n=n, budget=budget, rounds=rounds, survey="none")
+    return plan(within(ordinary), n=n, budget=budget, rounds=rounds, survey="none", **options)

@@ -1,4 +1,4 @@
-"""Files as streams: CSV, Parquet, Arrow IPC, libsvm and .npz, in order, chunk by chunk, never loaded whole.
+"""Files as streams: CSV, JSON lines, Parquet, Arrow IPC, libsvm and .npz, in order, chunk by chunk, never loaded whole.
 
     columns = PublicColumns(ranges={"age": (0, 100)}, categories={"city": ["Lyon", "Paris"]})
     rows = FileRows("people/*.parquet", Labels("income", classes=("low", "high")), columns)
@@ -29,10 +29,11 @@ from dpsco.rows.prefetch import prefetched
 from dpsco.rows.public_columns import PublicColumns
 from dpsco.rows.readers.arrow import ArrowSource, ParquetSource
 from dpsco.rows.readers.csv import CsvSource
+from dpsco.rows.readers.json_lines import JsonLinesSource
 from dpsco.rows.readers.libsvm import LibsvmSource
 from dpsco.rows.readers.npz import NpzSource
 from dpsco.rows.readers.remote import RemoteFile, is_remote, remote_files
-from dpsco.rows.readers.source import MatrixSource, Table, TableSource
+from dpsco.rows.readers.source import COMPRESSED, MatrixSource, Table, TableSource
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.shuffle import shuffled
 
@@ -45,7 +46,11 @@ TABLES: dict[str, Any] = {
     ".arrow": ArrowSource,
     ".feather": ArrowSource,
     ".ipc": ArrowSource,
+    ".jsonl": JsonLinesSource,
+    ".ndjson": JsonLinesSource,
 }
+TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
+"""Kinds that may be compressed."""
 MATRICES = (".npz", ".libsvm", ".svm")
 
 
@@ -114,10 +119,23 @@ class RowForm:
         return features, self.labels.encode(table[self.labels.column])
 
 
-def open_source(path: str | Path, *, label: str | None = "y") -> TableSource | MatrixSource:
-    """Return the reader of a file, a folder or a glob; files of a folder are read in the order of their names."""
+def open_source(
+    path: str | Path,
+    *,
+    label: str | None = "y",
+    delimiter: str | None = None,
+    names: Sequence[str] | None = None,
+) -> TableSource | MatrixSource:
+    """Return the reader of a file, a folder or a glob; files of a folder are read in the order of their names.
+
+    ``delimiter`` and ``names`` are about CSV: another separator, and the columns of a file without a header line.
+    """
     paths = _paths(str(path))
-    suffix = paths[0].suffix.lower()
+    suffix = _kind(paths[0])
+    if suffix in (".csv", ".tsv"):
+        return CsvSource(paths, delimiter=delimiter, names=names)
+    if delimiter is not None or names is not None:
+        raise InvalidArgument(f"delimiter= and names= are about CSV files; {paths[0].name!r} is none.")
     if isinstance(paths[0], RemoteFile) and suffix != ".parquet":
         raise InvalidArgument(f"Expected Parquet files in {str(path)!r}: other kinds are read from local disks.")
     if suffix in TABLES:
@@ -147,6 +165,8 @@ class FileRows:
     ``shuffle``
         mixes the order within blocks of so many rows; 0 keeps it. Rows of a sorted file are no random sample, and one
         pass over them learns what comes last.
+    ``delimiter``, ``names``
+        of a CSV file, as in ``open_source``.
     """
 
     again = True
@@ -165,8 +185,11 @@ class FileRows:
         max_rows_per_unit: int | None = None,
         shuffle: int = 0,
         seed: int = 0,
+        delimiter: str | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
-        self._source = open_source(path, label=None if labels is None else labels.column)
+        label = None if labels is None else labels.column
+        self._source = open_source(path, label=label, delimiter=delimiter, names=names)
         self._labels, self._columns = labels, columns
         self._norm = positive("feature_norm", feature_norm, "Rows are scaled into it; it must be public.")
         if (unit is None) != (max_rows_per_unit is None):
@@ -230,13 +253,22 @@ class FileRows:
             yield unit_rows(matrix, self._norm), targets
 
 
+def _kind(path: Any) -> str:
+    """Return the ending that says how to read a file, without that of a compression."""
+    ending = str(path.suffix).lower()
+    if ending in COMPRESSED:
+        inner = Path(path.name[: -len(ending)]).suffix.lower()
+        return inner if inner in TEXTS else ending
+    return ending
+
+
 def _paths(name: str) -> Sequence[Any]:
     path, known = Path(name), (*TABLES, *MATRICES)
     found: Sequence[Any]
     if is_remote(name):
-        found = [file for file in remote_files(name) if file.suffix.lower() in known]
+        found = [file for file in remote_files(name) if _kind(file) in known]
     elif path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in known and not p.name.startswith((".", "_")))
+        found = sorted(p for p in path.rglob("*") if _kind(p) in known and not p.name.startswith((".", "_")))
     elif glob.has_magic(name):
         found = sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207 - an absolute pattern
     else:
@@ -245,6 +277,6 @@ def _paths(name: str) -> Sequence[Any]:
         raise DataError(f"No data file was found at {name!r}. Check the path.")
     if absent := [p.name for p in found if isinstance(p, Path) and not p.is_file()]:
         raise DataError(f"There is no file {absent[0]!r}. Check the path.")
-    if len({p.suffix.lower() for p in found}) > 1:
+    if len({_kind(p) for p in found}) > 1:
         raise DataError(f"The files at {name!r} are of several kinds. Name one kind, such as {name}/*.parquet.")
     return found

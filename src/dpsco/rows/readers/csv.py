@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dpsco.errors import DataError
+from dpsco.errors import DataError, InvalidArgument
 from dpsco.rows.readers.arrow import arrow_table
-from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
+from dpsco.rows.readers.source import (
+    COMPRESSED,
+    Table,
+    TableSource,
+    arrow,
+    damaged,
+    missing_columns,
+    opened_bytes,
+)
 
 __all__ = ["CsvSource"]
 
@@ -25,7 +34,9 @@ _LONG = (
 
 
 class CsvSource(TableSource):
-    """Comma-separated (``.tsv``: tab-separated) text in UTF-8, quoted as in RFC 4180.
+    """Comma-separated (``.tsv``: tab-separated) text in UTF-8, quoted as in RFC 4180, also compressed (.gz, .zst).
+
+    ``delimiter`` states another separator. ``names`` are the columns of a file without a header line.
 
     A cell that is not UTF-8 counts as missing. A row of more than 4 MiB stops the run. A blank line is a row of missing
     cells, so no row can leave itself out and move the rows behind it. Messages never quote the header: in a file
@@ -35,18 +46,33 @@ class CsvSource(TableSource):
     number_columns = None
     has_schema = False
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(
+        self, paths: Sequence[Path], *, delimiter: str | None = None, names: Sequence[str] | None = None
+    ) -> None:
         self._paths = tuple(paths)
-        self._delimiter = "\t" if self._paths[0].suffix == ".tsv" else ","
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+            raise InvalidArgument(f"Expected delimiter={delimiter!r} to be one letter, such as ';'.")
+        self._delimiter = delimiter or ("\t" if ".tsv" in self._paths[0].suffixes[-2:] else ",")
+        self._stated = None if names is None else tuple(names)
+        if self._stated is not None and (len(set(self._stated)) != len(self._stated) or not self._stated):
+            raise InvalidArgument("Expected names to be the different names of all columns of the file.")
         self.names = self._header(self._paths[0])
 
     def _header(self, path: Path) -> tuple[str, ...]:
+        if self._stated is not None:
+            return self._stated
         try:
             # Only the names must be UTF-8: bytes of a row, which are read along with them, decide nothing here.
-            with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-                names = tuple(name.strip() for name in next(csv.reader(file, delimiter=self._delimiter), []))
-        except (OSError, csv.Error):
+            with opened_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", newline="") as file:
+                line = next(csv.reader(file, delimiter=self._delimiter), None)
+        except (OSError, EOFError, csv.Error):
             damaged(path, "cannot be read as CSV. Check the path and that it is text in UTF-8.")
+        if line is None:
+            damaged(path, "is empty: it has neither a header line nor a row. Check the path.")
+        names = tuple(name.strip() for name in line)
+        other = [mark for mark in ";\t|," if mark != self._delimiter and mark in "".join(names)]
+        if len(names) == 1 and other:
+            damaged(path, f"has a header line with one column and {other[0]!r} in it. Is delimiter={other[0]!r} meant?")
         if any("\n" in name or "\r" in name for name in names):
             damaged(path, "has a line break in the name of a column. Give each column a name on the one header line.")
         if any("\udc80" <= letter <= "\udcff" for name in names for letter in name):
@@ -75,9 +101,12 @@ class CsvSource(TableSource):
         wanted = list(dict.fromkeys((*numbers, *texts)))
         try:
             reader = pa_csv.open_csv(
-                path,
+                path if path.suffix.lower() not in COMPRESSED else pa.input_stream(str(path), compression="detect"),
                 read_options=pa_csv.ReadOptions(
-                    use_threads=False, block_size=BLOCK_BYTES, column_names=list(self.names), skip_rows=1
+                    use_threads=False,
+                    block_size=BLOCK_BYTES,
+                    column_names=list(self.names),
+                    skip_rows=0 if self._stated else 1,
                 ),
                 parse_options=pa_csv.ParseOptions(
                     delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=False
@@ -94,13 +123,16 @@ class CsvSource(TableSource):
         except StopIteration:
             return
         except (pa.ArrowException, OSError) as error:
-            if not _has_rows(path):
+            if not self._stated and not _has_rows(path):
                 return
             damaged(path, _LONG if "straddling object" in str(error) else _GARBLED)
 
 
 def _has_rows(path: Path) -> bool:
     """Whether anything follows the header."""
-    with path.open("rb") as file:
-        file.readline()
-        return bool(file.read(1 << 16).strip())
+    try:
+        with opened_bytes(path) as file:
+            file.readline()
+            return bool(file.read(1 << 16).strip())
+    except (OSError, EOFError):
+        return True

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, BinaryIO, NoReturn, Protocol, cast
 
 from dpsco.errors import DataError, ExtraMissing
 from dpsco.query import Array
 from dpsco.rows.cells import Coded
 
-__all__ = ["MatrixSource", "Named", "Table", "TableSource", "arrow", "damaged", "missing_columns"]
+__all__ = [
+    "COMPRESSED",
+    "MatrixSource",
+    "Named",
+    "Table",
+    "TableSource",
+    "arrow",
+    "damaged",
+    "missing_columns",
+    "opened_bytes",
+]
+
+COMPRESSED = (".gz", ".zst")
+"""Endings of compressed text files."""
 
 Table = Mapping[str, Array | Coded]
 
@@ -23,6 +37,9 @@ class TableSource:
     """Columns in the order of the file."""
     number_columns: tuple[str, ...] | None
     """Columns that the file itself declares to hold numbers; None if it does not say (CSV)."""
+
+    states_names = True
+    """Whether the file states its columns; JSON lines do not."""
 
     has_schema = True
     """Whether the names are those of a schema. In text they are the first line, which may be a row: never print it."""
@@ -67,6 +84,17 @@ def arrow(module: str) -> Any:
         return import_module(module)
     except ImportError:
         raise ExtraMissing("Tables in files (CSV, Parquet, Arrow) need pyarrow: install dpsco[files].") from None
+
+
+def opened_bytes(path: Path) -> BinaryIO:
+    """Return the bytes of a file, decompressed if its name ends in .gz or .zst."""
+    if path.suffix.lower() not in COMPRESSED:
+        return path.open("rb")
+    try:
+        stream = arrow("pyarrow").input_stream(str(path), compression="detect", buffer_size=1 << 20)
+    except (arrow("pyarrow").ArrowException, OSError):
+        raise OSError(f"cannot open {path.name}") from None
+    return cast("BinaryIO", io.BufferedReader(stream, 1 << 20))
 
 
 class Named(Protocol):

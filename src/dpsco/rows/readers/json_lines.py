@@ -1,0 +1,74 @@
+"""JSON lines: one object per line, read line by line; a line that is no object is a row of missing cells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsco.rows.cells import Coded, label_text
+from dpsco.rows.lists import cells_numbers
+from dpsco.rows.readers.source import Table, TableSource, damaged, opened_bytes
+
+__all__ = ["JsonLinesSource"]
+
+CHUNK_LINES = 1 << 14
+
+
+class JsonLinesSource(TableSource):
+    """One JSON object per line, in UTF-8, also compressed.
+
+    The file does not state its columns: an object that lacks one has a missing cell there. A line that is not a JSON
+    object, an empty one too, is a row of missing cells. Cost: about 100,000 rows per second.
+    """
+
+    number_columns = None
+    has_schema = False
+    states_names = False
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = tuple(paths)
+        self.names = ()
+
+    def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
+        """Yield the rows, chunk by chunk."""
+        for rows in self._chunks():
+            objects = [_object(line) for line in rows]
+            table: dict[str, Any] = {name: cells_numbers([row.get(name) for row in objects]) for name in numbers}
+            yield table | {name: _texts([row.get(name) for row in objects]) for name in texts}
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return sum(len(rows) for rows in self._chunks())
+
+    def _chunks(self) -> Iterator[list[bytes]]:
+        for path in self._paths:
+            rows: list[bytes] = []
+            try:
+                with opened_bytes(path) as file:
+                    for line in file:
+                        rows.append(line)
+                        if len(rows) == CHUNK_LINES:
+                            yield rows
+                            rows = []
+            except (OSError, EOFError):
+                damaged(path, "is damaged or cut short: it cannot be read. Copy it again from its source.")
+            if rows:
+                yield rows
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _texts(cells: list[Any]) -> Coded:
+    texts = [label_text(cell) for cell in cells]
+    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    return Coded(tuple(places), np.array([places[text] for text in texts], dtype=np.int64))

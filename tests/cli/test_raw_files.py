@@ -1,0 +1,176 @@
+"""Commands on raw files: drafts of schemas, compressed and odd text files, refusals before a row is read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsco
+from dpsco.cli import main
+from dpsco.datasets import people
+
+BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--rows", "3000"]
+TASK = ["--label", "bought", "--classes", "no,yes", *BUDGET]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import pandas as pd
+
+    place = tmp_path_factory.mktemp("raw")
+    table = people(n=3_000)
+    frame = pd.DataFrame({"user_id": np.arange(3_000), **table.columns, "bought": table.labels})
+    frame.to_csv(place / "people.csv", index=False)
+    frame.to_csv(place / "semicolon.csv", index=False, sep=";")
+    frame.to_csv(place / "bare.csv", index=False, header=False)
+    frame.to_json(place / "people.jsonl", orient="records", lines=True)
+    text = (place / "people.csv").read_bytes()
+    (place / "people.csv.gz").write_bytes(gzip.compress(text))
+    (place / "people.csv.zst").write_bytes(pa.compress(text, codec="zstd", asbytes=True))
+    (place / "lines.jsonl.gz").write_bytes(gzip.compress((place / "people.jsonl").read_bytes()))
+    dpsco.PublicColumns(**table.declared).write(place / "columns.json")
+    (place / "names").write_text(",".join(frame.columns))
+    return place
+
+
+def fit(data: Path, out: Path, *options: str) -> int:
+    schema = ["--columns", str(data.parent / "columns.json")]
+    return main(["fit", str(data), *TASK, *schema, "--out", str(out), "--json", *options])
+
+
+def test_a_draft_of_a_public_file_is_a_schema_to_fit_with(folder, tmp_path, capsys) -> None:
+    out = tmp_path / "draft.toml"
+    assert main(["columns", str(folder / "people.csv"), "--label", "bought", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "left out: user_id (looks like an id)" in said
+    assert "must be public" in said
+    columns = dpsco.PublicColumns.read(out)
+    kinds = {entry["name"]: entry for entry in columns.to_dict()["columns"]}
+    assert kinds["age"]["kind"] == "number"
+    assert kinds["age"]["missing"]
+    assert kinds["age"]["range"][0] == 0
+    assert kinds["balance"]["range"][0] < 0
+    assert kinds["clicks"]["log"]
+    assert kinds["member"]["kind"] == "boolean"
+    assert kinds["since"]["kind"] == "date"
+    assert kinds["city"]["levels"] == ["Brest", "Lille", "Lyon", "Nice", "Paris"]
+    assert "bought" not in kinds
+    assert main(["columns", str(folder / "people.csv"), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left_out"] == {"user_id": "looks like an id"}
+
+
+def test_every_kind_of_text_file_has_the_same_rows(folder, tmp_path, capsys) -> None:
+    from dpsco.rows.file_stream import FileRows, Labels
+
+    columns = dpsco.PublicColumns.read(folder / "columns.json")
+    names = (folder / "names").read_text().split(",")
+    kinds: dict[str, dict] = {
+        "people.csv": {},
+        "people.csv.gz": {},
+        "people.csv.zst": {},
+        "semicolon.csv": {"delimiter": ";"},
+        "bare.csv": {"names": names},
+        "people.jsonl": {},
+        "lines.jsonl.gz": {},
+    }
+    seen = {}
+    for name, how in kinds.items():
+        chunks = list(FileRows(folder / name, Labels("bought", ("no", "yes")), columns, **how))
+        seen[name] = [np.concatenate([part[k] for part in chunks]) for k in (0, 1)]
+    for name in kinds:
+        np.testing.assert_array_equal(seen[name][0], seen["people.csv"][0], err_msg=name)
+        np.testing.assert_array_equal(seen[name][1], seen["people.csv"][1], err_msg=name)
+    assert fit(folder / "people.csv.gz", tmp_path / "m.json") == 0
+    report = json.loads(capsys.readouterr().out)["report"]
+    assert report["headline"].startswith("Private: ")
+    assert (
+        main(["predict", str(tmp_path / "m.json"), str(folder / "lines.jsonl.gz"), "--out", str(tmp_path / "p")]) == 0
+    )
+    assert len((tmp_path / "p").read_text().splitlines()) == 3_001
+
+
+def test_one_odd_line_of_json_changes_its_own_row(tmp_path) -> None:
+    from dpsco.rows.file_stream import FileRows, Labels
+
+    columns = dpsco.PublicColumns(ranges={"a": (0, 10)}, categories={"b": ["x", "1"]})
+    lines = [{"a": k, "b": "x" if k % 2 else 1, "y": k % 2} for k in range(9)]
+    clean = [json.dumps(line) for line in lines]
+    path, rows = tmp_path / "rows.jsonl", []
+    for odd in (
+        clean[4],
+        "",
+        "no json",
+        "[1, 2]",
+        '{"a": "text", "b": [1], "y": {}}',
+        '{"a": ' + "9" * 500 + "}",
+        "[" * 9_000,
+    ):
+        path.write_text("\n".join([*clean[:4], odd, *clean[5:]]) + "\n")
+        (chunk,) = FileRows(path, Labels("y", ("0", "1")), columns)
+        rows.append([np.delete(part, 4, 0) for part in chunk])
+        assert len(chunk[1]) == 9
+    for features, labels in rows:
+        np.testing.assert_array_equal(features, rows[0][0])
+        np.testing.assert_array_equal(labels, rows[0][1])
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "words"),
+    [
+        ("people.csv", ["--label-bound", "3"], "--label-bound is for regressions"),
+        ("people.csv", ["--loss", "huber"], "--classes is for classifiers"),
+        ("people.csv", ["--range", "age=0:120"], "leave out --range"),
+        ("people.csv", ["--max-rows-per-unit", "2"], "--unit and --max-rows-per-unit go together"),
+        ("people.csv", ["--public-test", "none.csv"], "none.csv"),
+        ("people.csv", ["--account", "none.json"], "none.json"),
+        ("semicolon.csv", [], "--delimiter ';'"),
+        ("bare.csv", [], "first line"),
+    ],
+)
+def test_contradictions_are_found_before_a_row_is_read(file, options, words, folder, tmp_path, capsys) -> None:
+    assert fit(folder / file, tmp_path / "m.json", *options) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert not any(value in error for value in ("Lyon", "2010-"))
+
+
+def test_columns_that_nobody_declared_are_refused_by_name(folder, tmp_path, capsys) -> None:
+    command = ["fit", str(folder / "people.csv"), *TASK, "--out", str(tmp_path / "m.json"), "--json"]
+    assert main([*command, "--range", "age=0:120"]) == 2
+    assert "The columns user_id, income, balance" in capsys.readouterr().err
+    assert main([*command, "--features", "user_id,clicks", "--feature-norm", "3000"]) == 0
+    error = capsys.readouterr().err
+    assert "look like ids: user_id" in error
+    assert "not used: age" in error
+    assert main([*command, "--features", "bought"]) == 2
+    assert "among the features" in capsys.readouterr().err
+
+
+def test_the_plan_is_that_of_the_fit(folder, tmp_path, capsys) -> None:
+    shared = [*BUDGET, "--classes", "no,yes", "--columns", str(folder / "columns.json"), "--survey", "none"]
+    assert main(["plan", *shared, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    out = tmp_path / "m.json"
+    assert main(["fit", str(folder / "people.csv"), "--label", "bought", *shared, "--out", str(out), "--json"]) == 0
+    assert json.loads(out.read_text())["plan"] == plan
+
+
+def test_an_account_is_charged(folder, tmp_path, capsys) -> None:
+    account = dpsco.Account.create(tmp_path / "people.json", limit=dpsco.Budget(1.2, 1e-6))
+    assert fit(folder / "people.csv", tmp_path / "m.json", "--account", str(account.path)) == 0
+    assert account.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert fit(folder / "people.csv", tmp_path / "m.json", "--account", str(account.path)) == 2
+
+
+def test_help_loads_no_optional_package() -> None:
+    script = "import sys, dpsco.cli; dpsco.cli.main(['columns', '--help'])"
+    done = subprocess.run([sys.executable, "-X", "importtime", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert not any(f" {name}\n" in done.stderr for name in ("pyarrow", "pandas", "sklearn", "numba", "matplotlib"))
