@@ -302,7 +302,7 @@ def test_the_command_exits_with_the_verdict_and_writes_a_page_that_explains_it(t
 
 
 def test_the_command_audits_plans_and_files_of_rows(tmp_path, capsys) -> None:
-    assert main(["plan", "--n", "500", "--dimension", "40", "--epsilon", "4", "--delta", "1e-6", "--json"]) == 0
+    assert main(["plan", "--rows", "500", "--dimension", "40", "--epsilon", "4", "--delta", "1e-6", "--json"]) == 0
     (tmp_path / "plan.json").write_text(capsys.readouterr().out)
     assert main(["audit", str(tmp_path / "plan.json")]) == 0
     rng = np.random.default_rng(0)

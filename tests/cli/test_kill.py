@@ -16,7 +16,8 @@ ROUNDS, ROWS = 60, 30_000
 
 
 def command(folder: Path, run: Path) -> list[str]:
-    options = f"--label y --epsilon 1 --delta 1e-6 --rounds {ROUNDS} --rows {ROWS} --shuffle 1000 --resume --json"
+    options = f"--label y --features a,b,c --epsilon 1 --delta 1e-6 --rounds {ROUNDS} --rows {ROWS}"
+    options += " --shuffle 1000 --resume --json"
     options += " --survey none"  # 60 rounds to be killed in; tests/run/test_surveyed.py kills surveyed runs
     arguments = [str(folder / "rows.csv"), *options.split(), "--checkpoint", str(run), "--out", str(run / "model.json")]
     return [sys.executable, "-m", "dpsco.cli", "fit", *arguments]

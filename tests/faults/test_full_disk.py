@@ -72,7 +72,8 @@ lines = [",".join(map(str, [*row, int(row[0] > 0)])) for row in rng.standard_nor
 (work / "rows.csv").write_text("a,b,c,y\\n" + "\\n".join(lines) + "\\n")
 
 def fit():
-    options = f"--label y --epsilon 1 --delta 1e-6 --rounds 4 --survey none --json --checkpoint {work}/run --resume"
+    options = f"--label y --features a,b,c --epsilon 1 --delta 1e-6 --rounds 4 --survey none --json --resume"
+    options += f" --checkpoint {work}/run"
     return main(["fit", str(work / "rows.csv"), "--out", str(folder / "model.json"), *options.split()])
 
 def crowd(*_):  # the disk fills up while the run goes on

@@ -175,7 +175,8 @@ def from_store(folder: Path, scratch: Path, server: Path) -> dict[str, Any]:
         with local_cluster(2) as client:
             model = train(a_plan(), shards("s3://bucket/table", 1_500), client, key=KEY).model.coef
         alone = in_process("s3://bucket/table", 1_500)
-        options = "--label bought --classes no,yes --epsilon 1 --delta 1e-6 --local-cluster 1 --json --out"
+        options = "--label bought --classes no,yes --features x0,x1 --epsilon 1 --delta 1e-6"
+        options += " --local-cluster 1 --json --out"
         code = main(["fit", "s3://bucket/table", *options.split(), str(scratch / "model.json")])
         missing = main(["fit", "s3://bucket/nothing", *options.split(), str(scratch / "none.json")])
         wanted = in_process(folder, 1_500)

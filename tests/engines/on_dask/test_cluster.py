@@ -107,7 +107,7 @@ def test_the_command_says_what_is_wrong(table, tmp_path, capsys) -> None:
 
     (tmp_path / "rows.csv").write_text("x,y\n1,0\n0,1\n" * 50)
     common = ["--epsilon", "1", "--delta", "1e-6", "--out", str(tmp_path / "m.json"), "--local-cluster", "1"]
-    assert main(["fit", str(tmp_path / "rows.csv"), *common]) == 2
+    assert main(["fit", str(tmp_path / "rows.csv"), "--features", "x", *common]) == 2
     assert "Parquet" in capsys.readouterr().err
     unit = ["--label", "bought", "--classes", "no,yes", "--unit", "city", "--max-rows-per-unit", "2"]
     assert main(["fit", str(table), *common, *unit]) == 2
@@ -116,8 +116,19 @@ def test_the_command_says_what_is_wrong(table, tmp_path, capsys) -> None:
 
 @pytest.mark.slow
 def test_an_address_without_a_scheduler_is_an_error_of_its_own(table, tmp_path) -> None:
-    command = [*ISOLATED, sys.executable, "-m", "dpsco.cli", "fit", str(table), "--label", "bought"]
-    options = ["--classes", "no,yes", "--epsilon", "1", "--delta", "1e-6", "--cluster", "tcp://127.0.0.1:1"]
+    command = [*ISOLATED, sys.executable, "-m", "dpsco.cli", "fit", str(table), "--features", "x0,x1"]
+    options = [
+        "--label",
+        "bought",
+        "--classes",
+        "no,yes",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--cluster",
+        "tcp://127.0.0.1:1",
+    ]
     done = subprocess.run([*command, *options, "--out", str(tmp_path / "m")], capture_output=True, text=True)
     assert done.returncode == 2
     assert "no Dask scheduler" in done.stderr
