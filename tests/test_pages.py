@@ -57,6 +57,7 @@ def test_the_page_runs(page: str, tmp_path, monkeypatch, capsys) -> None:
     if page == "README":
         a_table(tmp_path / "people.parquet")
         a_table(tmp_path / "new.parquet")
+        a_table(tmp_path / "public_sample.parquet")
     names: dict[str, object] = {"__name__": page}
     for language, block in blocks:
         if language == "python":
