@@ -93,7 +93,7 @@ def fit(make, folder: Path, x: np.ndarray, y: np.ndarray, options: str, frozen: 
     def run() -> bytes:
         width = f"--dimension {P}" if path.suffix == ".svm" else ""
         if path.suffix == ".csv" and "--features" not in options:
-            width = "--features a,b,c"
+            width = "--features a,b" if "--unit c" in options else "--features a,b,c"
         promise = f"--label y --epsilon 1 --delta 1e-5 --rounds 4 --rows {N}"
         words = f"{path} --out {folder}/model.json {promise} {width} {options.format(folder=folder)}"
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
