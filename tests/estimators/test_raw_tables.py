@@ -187,3 +187,31 @@ def test_several_classes_of_support_vectors_are_refused_with_the_way() -> None:
         dpsco.PrivateLinearSVC(delta=1e-6, classes=[0, 1, 2]).fit(np.ones((9, 2)), np.arange(9) % 3)
     mu = math.sqrt(3) * dpsco.mu_of(1.0, 1e-6)
     assert f"epsilon = {dpsco.epsilon_of(mu, 1e-6):.3g} together" in str(error.value)
+
+
+def test_class_weights_are_public_and_move_the_threshold() -> None:
+    rare = np.where(NEW["age"] > 80, "yes", "no")
+    train = np.where(X["age"] > 80, "yes", "no")
+    shares = {}
+    for weight in (None, {"yes": 6.0}, {"yes": 6, "no": 1.0}):
+        model = fitted_on(train, class_weight=weight)
+        shares[str(weight)] = float(np.mean(model.predict(NEW)[rare == "yes"] == "yes"))
+    plain, weighted, same = shares.values()
+    assert weighted > plain + 0.1
+    assert weighted == same
+    assert "usable" not in str(model.privacy_)
+    pushed = dpsco.PrivateLogisticRegression(**PUBLIC, n=N, class_weight={"yes": 6.0}).partial_fit(X[:500], train[:500])
+    assert "_coins" not in pickle.loads(pickle.dumps(pushed)).__dict__  # noqa: S301 - our own bytes
+    for wrong, words in (("balanced", "read off the rows"), ({"perhaps": 1}, "perhaps"), ({"no": -1}, "class_weight")):
+        with pytest.raises(dpsco.InvalidArgument, match=words):
+            fitted(class_weight=wrong)
+
+
+def fitted_on(labels, **arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpsco.PrivacyLeakWarning)
+        return dpsco.PrivateLogisticRegression(**PUBLIC, random_state=0, **arguments).fit(X, labels)
+
+
+def test_a_set_of_classes_is_a_set_of_classes() -> None:
+    assert fitted(classes={"yes", "no"}).classes_.tolist() == ["no", "yes"]

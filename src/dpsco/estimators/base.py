@@ -81,6 +81,10 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
         """Loss, numbers it can take (NaN for a zero row), and what about them was read off private rows."""
         raise NotImplementedError
 
+    def _weighted(self, targets: Array, random: np.random.Generator) -> Array:
+        """Return the targets, NaN where the public weight of a row's class leaves it out."""
+        return targets
+
     def _keep(self, model: Model) -> None:
         """Set ``coef_`` and ``intercept_``."""
         raise NotImplementedError
@@ -118,12 +122,13 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
         planned = self._plan(loss, len(targets) if self.n is None else self.n)
         start = self._start(planned)
         key, random = self._randomness()
+        targets = self._weighted(targets, random)
         order = random.permutation(len(targets)) if self.shuffle else np.arange(len(targets))
         cap = self._cap(unit)
         if cap is not None:
             texts, codes = column_texts(checked_ids(unit, len(targets)), of="id")
             targets[order[~cap.counted_texts(texts, codes[order])]] = np.nan
-        facts = _facts(cap, leaks, upstream)
+        facts = self._facts(cap, leaks, upstream)
         rows = PermutedRows(X, targets, order, self._norm)
         result = train(planned, rows, start=start, key=key, account=open_account(self.account), facts=facts)
         self._run = None
@@ -145,15 +150,15 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
         rows, y = self._validated(X, y, first=True)
         loss, targets, leaks = self._targets(y, whole=False)
         planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
-        start, (key, _) = self._start(planned), self._randomness()
+        start, (key, random) = self._start(planned), self._randomness()
 
         def encoded() -> Iterator[Any]:
-            yield self._in_ball(rows), targets
+            yield self._in_ball(rows), self._weighted(targets, random)
             for X, y in coming:
                 more, labels = self._validated(X, y, first=False)
-                yield self._in_ball(more), self._targets(labels, whole=False)[1]
+                yield self._in_ball(more), self._weighted(self._targets(labels, whole=False)[1], random)
 
-        facts, sparse = _facts(None, leaks, upstream), is_sparse(rows[:1])
+        facts, sparse = self._facts(None, leaks, upstream), is_sparse(rows[:1])
         given = stream(encoded(), dtype=str(rows[:1].dtype), sparse=sparse)
         result = train(planned, given, start=start, key=key, account=open_account(self.account), facts=facts)
         self._run = None
@@ -196,16 +201,17 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
         X, y = self._validated(X, y, first=first)
         loss, targets, leaks = self._targets(y, whole=False)
         if first:
-            key, _ = self._randomness()
+            key, self._coins = self._randomness()
             self._units = self._cap(unit)
             planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
-            facts, start = _facts(self._units, leaks, upstream), self._start(planned)
+            facts, start = self._facts(self._units, leaks, upstream), self._start(planned)
             run = Run(planned, oracle=library_oracle(planned), start=start, key=key, facts=facts)
             account = open_account(self.account)
             if account is not None:
                 run.charge(account)
             self._run = run
         self._run.check_room(len(targets))
+        targets = self._weighted(targets, self._coins)
         if self._units is not None:
             targets[~self._units.counted(checked_ids(unit, len(targets)))] = np.nan
         self._run.push(self._in_ball(X), targets, within=True)
@@ -309,6 +315,11 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
             )
         return None if self.max_rows_per_unit is None else ContributionCap(self.max_rows_per_unit)
 
+    def _facts(self, cap: ContributionCap | None, inferred: tuple[str, ...], upstream: bool) -> Facts:
+        """Return what the estimator states in its report."""
+        limit, weighted = None if cap is None else cap.limit, getattr(self, "class_weight", None) is not None
+        return Facts(table=True, max_rows_per_unit=limit, inferred=inferred, upstream=upstream, weighted=weighted)
+
     def _randomness(self) -> tuple[bytes | None, np.random.Generator]:
         """Noise key (None: fresh from the operating system) and the generator of the order."""
         if self.random_state is None:
@@ -355,15 +366,10 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
         """Return the model, not a run in progress: that holds rows and the noise key."""
         state = dict(super().__getstate__())
         state.pop("_units", None)
+        state.pop("_coins", None)
         if state.get("_run") is not None:
             state["_run"] = "not pickled"
         return state
-
-
-def _facts(cap: ContributionCap | None, inferred: tuple[str, ...], upstream: bool) -> Facts:
-    """Return what an estimator states in its report."""
-    limit = None if cap is None else cap.limit
-    return Facts(table=True, max_rows_per_unit=limit, inferred=inferred, upstream=upstream)
 
 
 def open_account(given: Any) -> Account | None:

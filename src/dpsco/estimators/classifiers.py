@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from dpsco.accounting.gaussian import compose, epsilon_of, mu_of
 from dpsco.errors import InvalidArgument
 from dpsco.estimators.base import PrivateLinearModel
-from dpsco.estimators.public_facts import class_codes, declared_classes
+from dpsco.estimators.public_facts import class_codes, class_shares, declared_classes
 from dpsco.planning.geometry import Geometry
 from dpsco.problem import Logistic, Loss, SmoothedHinge, Softmax
 from dpsco.query import Array
@@ -24,6 +24,7 @@ __all__ = ["PrivateLinearSVC", "PrivateLogisticRegression"]
 
 class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[misc]
     classes: Sequence[Any] | None
+    class_weight: Mapping[Any, float] | None
 
     def _loss(self, classes: int) -> Loss:
         raise NotImplementedError
@@ -41,6 +42,13 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
         loss, codes = self._loss(len(known)), class_codes(y, known, unknown=self.invalid_rows)
         self.classes_, self._inferred = known, inferred or earlier
         return loss, codes, ("the set of labels was read off the rows",) if self._inferred else ()
+
+    def _weighted(self, targets: Array, random: np.random.Generator) -> Array:
+        shares = class_shares(self.class_weight, self.classes_)
+        if shares is not None:
+            chance = np.append(shares, 0.0)[np.where(np.isnan(targets), -1, targets).astype(np.int64)]
+            targets[random.random(len(targets)) >= chance] = np.nan
+        return targets
 
     def _keep(self, model: Model) -> None:
         self.coef_ = np.atleast_2d(model.coef) / self._norm
@@ -102,6 +110,9 @@ class PrivateLogisticRegression(_PrivateClassifier):
         such row as a zero row, so that no row decides whether a fit succeeds.
     n_features : int, optional
         Features per row, if X is a list of rows: a list does not state it.
+    class_weight : mapping of labels to numbers, optional
+        Public weights. A row counts with a probability of its class's weight over the largest one, by a coin of its
+        own, so the expected loss is the weighted one; other rows are zero rows. Labels without a weight have 1.
     columns : PublicColumns or path, optional
         Declared columns, or the path of a schema. ``fit``, ``partial_fit`` and ``predict`` then take raw tables;
         missing cells and unknown levels are encoded as declared, so no cell of X makes a call fail.
@@ -153,6 +164,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         shuffle: bool = True,
         invalid_rows: str = "error",
         n_features: int | None = None,
+        class_weight: Mapping[Any, float] | None = None,
         columns: Any = None,
         start: Any = None,
         warm_start: bool = False,
@@ -174,6 +186,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         self.shuffle = shuffle
         self.invalid_rows = invalid_rows
         self.n_features = n_features
+        self.class_weight = class_weight
         self.columns = columns
         self.start = start
         self.warm_start = warm_start
@@ -205,7 +218,9 @@ class PrivateLinearSVC(_PrivateClassifier):
         Width of the rounded corner of the hinge. Smaller is closer to the hinge and harder to optimise.
     epsilon, delta, feature_norm, radius, classes, n, fit_intercept, rounds, survey, geometry, adjacency : optional
         As in ``PrivateLogisticRegression``.
-    max_rows_per_unit, shuffle, invalid_rows, n_features, columns, start, warm_start, account, random_state : optional
+    max_rows_per_unit, shuffle, invalid_rows, n_features, class_weight, columns, start, warm_start, account : optional
+        As in ``PrivateLogisticRegression``.
+    random_state : optional
         As in ``PrivateLogisticRegression``.
     """
 
@@ -228,6 +243,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         shuffle: bool = True,
         invalid_rows: str = "error",
         n_features: int | None = None,
+        class_weight: Mapping[Any, float] | None = None,
         columns: Any = None,
         start: Any = None,
         warm_start: bool = False,
@@ -250,6 +266,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         self.shuffle = shuffle
         self.invalid_rows = invalid_rows
         self.n_features = n_features
+        self.class_weight = class_weight
         self.columns = columns
         self.start = start
         self.warm_start = warm_start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from dpsco.errors import DataError, InvalidArgument, positive
 from dpsco.rows.cells import label_text
 from dpsco.rows.containers import column_cells, column_texts
 
-__all__ = ["PrivacyLeakWarning", "class_codes", "declared_classes", "label_bound_of", "warn_seeded"]
+__all__ = ["PrivacyLeakWarning", "class_codes", "class_shares", "declared_classes", "label_bound_of", "warn_seeded"]
 
 
 class PrivacyLeakWarning(UserWarning):
@@ -24,7 +24,7 @@ def declared_classes(classes: Sequence[Any] | None, labels: Any) -> tuple[NDArra
     """Return the sorted label set, and whether it was inferred from ``labels`` because none was declared."""
     if classes is not None:
         try:
-            known = np.unique(np.asarray(classes))
+            known = np.unique(np.asarray(list(classes) if isinstance(classes, (set, frozenset)) else classes))
         except TypeError:
             raise InvalidArgument("Expected classes to be labels of one type, such as [0, 1].") from None
         if known.ndim != 1 or len(known) < 2:
@@ -44,6 +44,23 @@ def declared_classes(classes: Sequence[Any] | None, labels: Any) -> tuple[NDArra
         stacklevel=4,
     )
     return known, True
+
+
+def class_shares(weights: Any, classes: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Return how often a row of each class counts: its public weight over the largest; None if all count alike."""
+    if weights is None:
+        return None
+    if isinstance(weights, str) or not isinstance(weights, Mapping):
+        raise InvalidArgument(
+            f"Expected class_weight={weights!r} to be a mapping from labels to public weights. 'balanced' would be "
+            "read off the rows, which no guarantee covers."
+        )
+    stated = {label_text(label): positive("class_weight", each, "It is public.") for label, each in weights.items()}
+    names = [label_text(label) for label in classes.tolist()]
+    if unknown := sorted(set(stated) - set(names)):
+        raise InvalidArgument(f"class_weight has labels that are not among the classes: {', '.join(unknown)}.")
+    found = np.array([stated.get(name, 1.0) for name in names])
+    return np.asarray(found / found.max())
 
 
 def class_codes(labels: Any, classes: NDArray[Any], *, unknown: str) -> NDArray[np.float64]:

@@ -55,6 +55,8 @@ class Facts:
         What was read off private rows, so the guarantee does not cover it.
     upstream : bool
         Whether steps that the run does not know of may have made the rows: the report then asks about them.
+    weighted : bool
+        Whether rows count with a probability that the public weight of their class gives; others are zero rows.
     """
 
     clipping: Clipping = Clipping.LIBRARY
@@ -65,6 +67,7 @@ class Facts:
     table: bool = False
     inferred: tuple[str, ...] = ()
     upstream: bool = False
+    weighted: bool = False
 
     def assumptions(self) -> tuple[str, ...]:
         """Return the facts as assumptions of the report."""
@@ -177,13 +180,19 @@ def render(
             *method.assumptions,
             *facts.assumptions(),
             *(f"CHECK: {text}" for text in too_few_rows(plan.schedule, plan.prediction)),
-            *(() if second is None else (f"CHECK: {text}" for text in second.health.in_words())),
+            *(() if second is None else _doubts(second, facts)),
         ),
         publishable=(*_PUBLISHABLE[method.releases], "this report and the plan"),
         never_publish=("noise keys and checkpoints' secret.json", "diagnostics, unclipped or un-noised sums"),
         versions=dict(_versions()),
         run_id=run_id,
     )
+
+
+def _doubts(second: SecondStage, facts: Facts) -> tuple[str, ...]:
+    """Return what the survey's health says. Rows that weights left out are not usable, and need no check."""
+    words = second.health.in_words()
+    return tuple(f"CHECK: {text}" for text in words if not (facts.weighted and "were usable" in text))
 
 
 @cache

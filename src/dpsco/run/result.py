@@ -161,6 +161,10 @@ class Result:
         """Return the table of the parameters: ``Inference.summary``."""
         return self.inference.summary(level)
 
+    def __repr__(self) -> str:
+        rounds = f"{self.report.rounds} rounds of {self.report.method}"
+        return f"Result({rounds}, epsilon={self.report.epsilon:g}, delta={self.report.delta:g}; {self.report.headline})"
+
 
 @dataclass
 class Diagnostics:
