@@ -140,7 +140,7 @@ def test_sampled_privacy_losses_stay_below_the_curve(shape, replace) -> None:
     for _ in range(draws):
         tilt = sigma * rng.standard_normal(outputs * width)
 
-        def tilted(x: Array, second: bool, tilt: Array = tilt) -> tuple[Array, Array | None]:
+        def tilted(x: Array, damping: float | None, tilt: Array = tilt) -> tuple[Array, Array | None]:
             g, H = derivatives(x, rows, labels, loss, ridge)
             return g + tilt, H
 

@@ -107,7 +107,7 @@ def test_rounding_is_within_its_bound(loss) -> None:
         x = rng.standard_normal(plan.problem.parameters)
         x *= reach / np.linalg.norm(x)
         length = float(np.linalg.norm(x))
-        computed, _ = passes.derivatives(x, False)
+        computed, _ = passes.derivatives(x, None)
         beyond = max(0.0, 1 - form.radius / length) if length else 0.0
         computed = computed + (settings["ridge"] + settings["wall"] * beyond) * x
         off = np.linalg.norm((computed - gradient(plan, rows, x, np.zeros_like(x))).astype(np.float64))
@@ -139,7 +139,7 @@ def test_one_row_moves_gradient_and_determinant_by_no_more_than_was_accounted_fo
     def at(x: Array, row: tuple[list[float], float] | None) -> tuple[Array, float]:
         a, y = features.copy(), labels.copy()
         a[7], y[7] = ([0.0] * P, np.nan) if row is None else row
-        g, hessian = RowPasses(plan.problem, Batch(0, [(a, y)]), form.lipschitz, form.constant).derivatives(x, True)
+        g, hessian = RowPasses(plan.problem, Batch(0, [(a, y)]), form.lipschitz, form.constant).derivatives(x, 0.0)
         assert hessian is not None
         return g, float(np.linalg.slogdet(hessian + ridge * np.eye(p))[1])
 

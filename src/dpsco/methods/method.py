@@ -61,8 +61,8 @@ class Passes(Protocol):
 
     rows: int
 
-    def derivatives(self, x: Array, second: bool) -> tuple[Array, Array | None]:
-        """Return the gradient of the rows' sum at ``x`` and, if ``second``, its Hessian."""
+    def derivatives(self, x: Array, damping: float | None) -> tuple[Array, Array | None]:
+        """Return the gradient of the rows' sum at ``x``, and its damped Hessian unless ``damping`` is None."""
 
 
 class RowAccess(Protocol):

@@ -6,7 +6,8 @@ exact one, so a point with
     |g(x)| + error(x) <= tolerance
 
 is within tolerance / lam of the minimiser for certain, whatever found it. Newton steps find it: a step that goes too
-far is halved until the gradient along it has not turned (F has then decreased, by convexity) or has become shorter.
+far is halved until the gradient along it has not turned (F has then decreased, by convexity) or has become shorter. A
+share of the largest curvature that rows can have is added to the Hessian (``damping``) until full steps succeed.
 Where they do not get there, which only corners of the gradient could cause, gradient steps with momentum do: their rate
 holds for every such F, so that the search ends says nothing about the rows. How long it takes does, and is not told.
 """
@@ -28,8 +29,10 @@ _SHORTEST = 2.0**-12
 _MOST = 10
 """Times as many gradient steps as their rate needs: room for rounding."""
 
-Derivatives = Callable[[Array, bool], tuple[Array, Array | None]]
-"""``derivatives(x, second)``: gradient at x, and the Hessian if ``second``."""
+_DAMPING, _LEAST = 0.2, 1e-4
+
+Derivatives = Callable[[Array, float | None], tuple[Array, Array | None]]
+"""``derivatives(x, damping)``: gradient at x, and the damped Hessian unless ``damping`` is None."""
 
 
 def certified_minimum(
@@ -62,7 +65,7 @@ def certified_minimum(
         If no point is certified, which needs numbers that float64 does not resolve.
     """
     x = _newton(derivatives, start, tolerance, error)
-    g, _ = derivatives(x, False)
+    g, _ = derivatives(x, None)
     root = math.sqrt(smoothness / convexity)
     momentum, before = (root - 1.0) / (root + 1.0), x
     far = max(math.e, _norm(g) / tolerance * root)
@@ -71,7 +74,7 @@ def certified_minimum(
             return x
         after = x - g / smoothness
         x, before = after + momentum * (after - before), after
-        g, _ = derivatives(x, False)
+        g, _ = derivatives(x, None)
     raise DataError(
         "The minimiser could not be certified, so nothing was released. Use a larger ridge, or a smaller radius."
     )
@@ -79,7 +82,8 @@ def certified_minimum(
 
 def _newton(derivatives: Derivatives, x: Array, tolerance: float, error: Callable[[Array], float]) -> Array:
     """Return the best point that Newton steps reach."""
-    g, hessian = derivatives(x, True)
+    damping = _DAMPING
+    g, hessian = derivatives(x, damping)
     for _ in range(_NEWTON):
         if hessian is None or _norm(g) + error(x) <= tolerance:
             break
@@ -87,11 +91,13 @@ def _newton(derivatives: Derivatives, x: Array, tolerance: float, error: Callabl
         length = 1.0
         while True:
             trial = x - length * direction
-            ahead, hessian = derivatives(trial, True)
+            ahead, hessian = derivatives(trial, damping)
             if ahead @ direction >= 0.0 or _norm(ahead) <= (1.0 - length / 4) * _norm(g):
                 x, g = trial, ahead
+                damping = damping / 10 if damping > _LEAST else 0.0
                 break
             length /= 2
+            damping = min(1.0, max(0.1, 3 * damping))
             if length < _SHORTEST:
                 return x
     return x

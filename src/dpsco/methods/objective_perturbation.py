@@ -231,8 +231,8 @@ class ObjectivePerturbation(ConvexMethod):
         tilt = sigma * rows.normals(query.step, p) if sigma else np.zeros(p)
         ridge, wall, width = settings["ridge"], settings["wall"], problem.dimension + problem.intercept
 
-        def derivatives(x: Array, second: bool) -> tuple[Array, Array | None]:
-            g, hessian = passes.derivatives(x, second)
+        def derivatives(x: Array, damping: float | None) -> tuple[Array, Array | None]:
+            g, hessian = passes.derivatives(x, damping)
             length = math.sqrt(float(x @ x))
             beyond = max(0.0, 1.0 - form.radius / length) if length else 0.0
             g = g + ridge * (x - centre) + tilt + (wall * beyond) * x

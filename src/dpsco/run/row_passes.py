@@ -42,12 +42,15 @@ class RowPasses:
         self._linear = LinearOracle(problem.loss)
         self._kept: list[Block] | None = None
 
-    def derivatives(self, x: Array, second: bool) -> tuple[Array, Array | None]:
-        """Sum of the gradients at ``x``, and of the Hessians if ``second``; blocks are added with compensation."""
+    def derivatives(self, x: Array, damping: float | None) -> tuple[Array, Array | None]:
+        """Sum of the gradients at ``x``, added with compensation, and of the Hessians unless ``damping`` is None.
+
+        ``damping`` moves the curvature of each row towards the largest that the loss has, by that share.
+        """
         outputs = self._problem.loss.outputs
         points = x.reshape(outputs, -1)
         total, lost = np.zeros(x.size), np.zeros(x.size)
-        hessian = np.zeros((x.size, x.size)) if second else None
+        hessian = None if damping is None else np.zeros((x.size, x.size))
         self.rows = 0
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             for a, y, lengths in self._blocks():
@@ -57,17 +60,19 @@ class RowPasses:
                 part = ((c * scale[:, None]).T @ a).ravel() - lost
                 after = total + part
                 lost, total = (after - total) - part, after
-                if hessian is not None:
-                    self._add_hessian(hessian, a, scores, y)
+                if hessian is not None and damping is not None:
+                    self._add_hessian(hessian, a, scores, y, damping)
                 self.rows += len(y)
         return total, hessian
 
-    def _add_hessian(self, hessian: Array, a: Array, scores: Array, labels: Any) -> None:
+    def _add_hessian(self, hessian: Array, a: Array, scores: Array, labels: Any, damping: float) -> None:
         loss, width = self._problem.loss, a.shape[1]
+        more = damping * loss.smoothness(1.0)
         if loss.outputs == 1:
-            hessian += (a * loss.curvature(scores[:, 0], labels)[:, None]).T @ a
+            weights = (1 - damping) * loss.curvature(scores[:, 0], labels) + more
+            hessian += (a * weights[:, None]).T @ a
             return
-        weights = loss.curvature(scores, labels)
+        weights = (1 - damping) * loss.curvature(scores, labels) + more * np.eye(loss.outputs)
         for k in range(loss.outputs):
             for j in range(k + 1):
                 part = (a * weights[:, k, j, None]).T @ a

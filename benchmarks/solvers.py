@@ -1,0 +1,154 @@
+"""solver="auto" against every eligible solver, in twenty simulated regimes.
+
+    python -m benchmarks solvers                    twenty regimes, 6 keys each
+    python -m benchmarks solvers --keys 2 --only 3  some of them
+
+Rows: a = z scaled by j^-decay (and by a factor per column that differs up to 100-fold, if badly scaled), shortened to the
+unit ball; an intercept where stated. Excess risk is measured on fresh rows against the population minimiser, which is
+found without privacy on ten times as many rows. Every solver is planned from public numbers, as the estimators plan it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+import dpsco
+from dpsco.planning.table_problem import table_plan
+from dpsco.query import Array
+
+SOLVERS = ("one-pass", "objective-perturbation", "sufficient-statistics")
+
+
+@dataclass(frozen=True)
+class Regime:
+    """One simulated table."""
+
+    loss: str
+    n: int
+    p: int
+    epsilon: float
+    decay: float = 0.5
+    badly_scaled: bool = False
+    intercept: bool = True
+    strength: float = 5.0
+
+    def __str__(self) -> str:
+        scaled = "badly scaled" if self.badly_scaled else f"decay {self.decay:g}"
+        return f"{self.loss:<9} n {self.n:<7,} p {self.p:<4} eps {self.epsilon:<4g} {scaled}"
+
+
+REGIMES = (
+    Regime("logistic", 1_000, 10, 1.0),
+    Regime("logistic", 4_000, 50, 1.0),
+    Regime("logistic", 30_000, 50, 1.0, intercept=False),
+    Regime("logistic", 100_000, 50, 1.0),
+    Regime("logistic", 30_000, 50, 0.1),
+    Regime("logistic", 30_000, 50, 4.0, badly_scaled=True),
+    Regime("logistic", 100_000, 20, 0.3, badly_scaled=True),
+    Regime("logistic", 10_000, 20, 1.0, badly_scaled=True),
+    Regime("logistic", 20_000, 200, 1.0),
+    Regime("logistic", 60_000, 200, 4.0, decay=0.0),
+    Regime("hinge", 20_000, 30, 1.0),
+    Regime("huber", 3_000, 10, 1.0),
+    Regime("huber", 30_000, 40, 1.0, badly_scaled=True),
+    Regime("huber", 50_000, 100, 0.5),
+    Regime("squared", 2_000, 10, 1.0),
+    Regime("squared", 20_000, 20, 1.0, badly_scaled=True),
+    Regime("squared", 50_000, 50, 0.2),
+    Regime("squared", 50_000, 100, 4.0, decay=0.0),
+    Regime("squared", 100_000, 20, 1.0),
+    Regime("softmax", 20_000, 20, 1.0),
+)
+
+
+class Table:
+    """Rows of a regime, fresh rows, and the population minimiser."""
+
+    def __init__(self, regime: Regime, seed: int = 0) -> None:
+        rng = np.random.default_rng([seed, regime.n, regime.p])
+        self.loss: dpsco.problem.Loss = {
+            "logistic": dpsco.Logistic(),
+            "hinge": dpsco.SmoothedHinge(1.0),
+            "huber": dpsco.Huber(0.5),
+            "squared": dpsco.Squared(1.0),
+            "softmax": dpsco.Softmax(4),
+        }[regime.loss]
+        p, self.regime = regime.p, regime
+        scale = np.arange(1.0, p + 1) ** -regime.decay
+        scale /= np.linalg.norm(scale)
+        if regime.badly_scaled:
+            scale *= 10.0 ** rng.uniform(-2, 0, p)
+        self.truth = rng.standard_normal((self.loss.outputs, p)) / scale
+        spread = np.sqrt(np.sum((self.truth * scale) ** 2, axis=1, keepdims=True))
+        self.truth *= regime.strength / 5 * (1.5 if self.loss.outputs > 1 or regime.loss in ("logistic", "hinge") else 0.4) / spread
+        self.shift = 0.3 * rng.standard_normal(self.loss.outputs) if regime.intercept else np.zeros(self.loss.outputs)
+        self.features, self.labels = self._rows(rng, scale, regime.n)
+        self._fresh, self._answers = self._rows(rng, scale, max(40_000, min(10 * regime.n, 300_000)))
+        plan = self.plan("objective-perturbation", math.inf, ridge=1e-3)
+        best = dpsco.train(plan, dpsco.stream(self._fresh, self._answers)).model
+        self.least = self._risk(best)
+
+    def _rows(self, rng: np.random.Generator, scale: Array, rows: int) -> tuple[Array, Array]:
+        a = rng.standard_normal((rows, len(scale))) * scale
+        a /= np.maximum(1.0, np.linalg.norm(a, axis=1))[:, None]
+        scores = a @ self.truth.T + self.shift
+        if self.loss.outputs > 1:
+            return a, np.argmax(scores + rng.gumbel(size=scores.shape), axis=1).astype(float)
+        if isinstance(self.loss, (dpsco.Logistic, dpsco.SmoothedHinge)):
+            return a, (rng.random(rows) < 1 / (1 + np.exp(-scores[:, 0]))).astype(float)
+        return a, np.clip(scores[:, 0] + 0.2 * rng.standard_normal(rows), -1, 1)
+
+    def plan(self, solver: str, epsilon: float, **options: float) -> dpsco.Plan:
+        """The plan of a solver, as the estimators make it."""
+        r, n = self.regime, self.regime.n
+        if math.isinf(epsilon):
+            problem = dpsco.Problem(self.loss, dpsco.L2Ball(1e4), r.p, intercept=r.intercept)
+            method = dpsco.ObjectivePerturbation(clip=math.inf, **options)
+            return dpsco.Plan(problem, len(self._answers), dpsco.Budget(math.inf, 1e-6), method)
+        budget = dpsco.Budget(epsilon, min(1e-5, n**-1.1))
+        return table_plan(self.loss, r.p, n=n, budget=budget, intercept=r.intercept, solver=solver)
+
+    def _risk(self, model: dpsco.Model) -> float:
+        outputs = self.loss.outputs
+        scores = self._fresh @ np.reshape(model.coef, (outputs, -1)).T + np.reshape(model.intercept, -1)
+        return float(np.mean(self.loss.value(scores if outputs > 1 else scores[:, 0], self._answers)))
+
+    def excess(self, solver: str, keys: int) -> tuple[float, dpsco.Plan]:
+        """Mean excess risk of the solver, and its plan."""
+        plan = self.plan(solver, self.regime.epsilon)
+        runs = []
+        for key in range(keys):
+            order = np.random.default_rng(key).permutation(self.regime.n)
+            rows = dpsco.stream(self.features[order], self.labels[order])
+            runs.append(self._risk(dpsco.train(plan, rows, key=bytes([key]) * 32).model) - self.least)
+        return float(np.mean(runs)), plan
+
+
+def eligible(table: Table) -> tuple[str, ...]:
+    return SOLVERS if isinstance(table.loss, dpsco.Squared) else SOLVERS[:2]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks solvers", description=__doc__)
+    parser.add_argument("--keys", type=int, default=6, help="runs per solver and regime")
+    parser.add_argument("--only", type=int, default=len(REGIMES), help="number of regimes, from the first")
+    given = parser.parse_args(arguments)
+    ratios = []
+    for regime in REGIMES[: given.only]:
+        began, table = time.perf_counter(), Table(regime)
+        found = {solver: table.excess(solver, given.keys)[0] for solver in eligible(table)}
+        chosen = table.plan("auto", regime.epsilon)
+        name = chosen.method.name if chosen.method.name in found else "one-pass"
+        ratios.append(found[name] / min(found.values()))
+        figures = "  ".join(f"{solver} {value:.3g}" for solver, value in found.items())
+        print(f"{regime}: {figures}  auto {name} {ratios[-1]:.2f}  {time.perf_counter() - began:.0f} s", flush=True)
+    print(f"auto over the best solver: median {np.median(ratios):.3f}, worst {np.max(ratios):.2f}, {len(ratios)} regimes")
+
+
+if __name__ == "__main__":
+    main()
