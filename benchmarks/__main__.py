@@ -30,6 +30,7 @@ QUICK: dict[str, list[str]] = {
     "adult": [],
     "survey": ["--keys", "1"],
     "tables": ["--keys", "1", "--rows", "4000"],
+    "solvers": ["--keys", "1", "--only", "2"],
     "rates": ["--quick"],
     "federation": ["--only", "simulation", "--devices", "2e4", "--keys", "1"],
     "cluster": ["--parts", "1", "--repeats", "1", "--only", "throughput"],

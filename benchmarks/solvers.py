@@ -3,7 +3,7 @@
     python -m benchmarks solvers                    twenty regimes, 6 keys each
     python -m benchmarks solvers --keys 2 --only 3  some of them
 
-Rows: a = z scaled by j^-decay (and by a factor per column that differs up to 100-fold, if badly scaled), shortened to the
+Rows: a = z scaled by j^-decay (badly scaled: and by a factor per column that differs up to 100-fold), shortened to the
 unit ball; an intercept where stated. Excess risk is measured on fresh rows against the population minimiser, which is
 found without privacy on ten times as many rows. Every solver is planned from public numbers, as the estimators plan it.
 """
@@ -35,7 +35,6 @@ class Regime:
     decay: float = 0.5
     badly_scaled: bool = False
     intercept: bool = True
-    strength: float = 5.0
 
     def __str__(self) -> str:
         scaled = "badly scaled" if self.badly_scaled else f"decay {self.decay:g}"
@@ -85,7 +84,7 @@ class Table:
             scale *= 10.0 ** rng.uniform(-2, 0, p)
         self.truth = rng.standard_normal((self.loss.outputs, p)) / scale
         spread = np.sqrt(np.sum((self.truth * scale) ** 2, axis=1, keepdims=True))
-        self.truth *= regime.strength / 5 * (1.5 if self.loss.outputs > 1 or regime.loss in ("logistic", "hinge") else 0.4) / spread
+        self.truth *= (1.5 if regime.loss in ("logistic", "hinge", "softmax") else 0.4) / spread  # spread of the scores
         self.shift = 0.3 * rng.standard_normal(self.loss.outputs) if regime.intercept else np.zeros(self.loss.outputs)
         self.features, self.labels = self._rows(rng, scale, regime.n)
         self._fresh, self._answers = self._rows(rng, scale, max(40_000, min(10 * regime.n, 300_000)))
@@ -147,7 +146,8 @@ def main(arguments: list[str] | None = None) -> None:
         ratios.append(found[name] / min(found.values()))
         figures = "  ".join(f"{solver} {value:.3g}" for solver, value in found.items())
         print(f"{regime}: {figures}  auto {name} {ratios[-1]:.2f}  {time.perf_counter() - began:.0f} s", flush=True)
-    print(f"auto over the best solver: median {np.median(ratios):.3f}, worst {np.max(ratios):.2f}, {len(ratios)} regimes")
+    middle, worst = np.median(ratios), np.max(ratios)
+    print(f"auto over the best solver: median {middle:.3f}, worst {worst:.2f}, {len(ratios)} regimes")
 
 
 if __name__ == "__main__":

@@ -119,6 +119,11 @@ def estimator_subject(estimator: Any, features: Array, labels: Array, classes: C
     plan: Plan = model.plan_
     if not plan.budget.private:
         raise InvalidArgument("Expected an estimator with a finite epsilon: without noise there is no promise.")
+    if plan.schedule.inner_sigma:
+        raise InvalidArgument(
+            f"Expected a run whose noise is on sums; method={plan.method.name!r} has it inside an objective, and the "
+            "audit does not know its worst pair. Audit the estimator with solver='one-pass'."
+        )
 
     def run(x: Array, y: Array, ids: Ids, fixed: bool, form: str = ARRAY) -> bytes:
         other = fitted(x, y, ids, 0 if fixed else None, form)

@@ -62,6 +62,7 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
     fit_intercept: bool
     rounds: int | None
     survey: str
+    solver: str
     geometry: Geometry | None
     adjacency: str
     max_rows_per_unit: int | None
@@ -119,7 +120,7 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
         upstream = self._upstream(X)
         X, y = self._validated(X, y, first=True)
         loss, targets, leaks = self._targets(y, whole=True)
-        planned = self._plan(loss, len(targets) if self.n is None else self.n)
+        planned = self._plan(loss, len(targets) if self.n is None else self.n, solver=self.solver)
         start = self._start(planned)
         key, random = self._randomness()
         targets = self._weighted(targets, random)
@@ -276,7 +277,7 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
             x = np.concatenate([x, ends[:, None]], axis=1)
         return np.asarray(x.ravel())
 
-    def _plan(self, loss: Loss, n: int) -> Plan:
+    def _plan(self, loss: Loss, n: int, solver: str = "one-pass") -> Plan:
         records = 1 if self.max_rows_per_unit is None else self.max_rows_per_unit
         delta = default_delta(n) if self.delta is None else self.delta
         # Rows are placed by position, so one that is there or not would move the others: no add-remove here.
@@ -292,6 +293,8 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
             rounds=self.rounds,
             survey="none" if self._has_start() else self.survey,
             geometry=self._known_geometry(),
+            solver=solver,
+            gaussian=self.account is not None,
         )
 
     def _known_geometry(self) -> Geometry | None:

@@ -97,6 +97,9 @@ class PrivateLogisticRegression(_PrivateClassifier):
     survey : {"auto", "full", "diagonal", "none"}
         "auto": a first round learns the geometry of the rows where that pays. Columns may then differ in size. The
         others as in ``dpsco.plan``.
+    solver : {"one-pass", "auto", "objective-perturbation", "sufficient-statistics"}
+        What ``fit`` does with rows at rest. "auto": the method of least predicted excess; ``plan_`` says which and why,
+        ``privacy_`` what its proof needs. ``partial_fit`` and iterables of chunks are one pass always.
     geometry : Geometry, optional
         ``geometry_`` of an earlier fit on the same population, or ``dpsco.public_geometry``: there is no survey then.
     adjacency : {"zero-out", "replace"}
@@ -158,6 +161,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         fit_intercept: bool = True,
         rounds: int | None = None,
         survey: str = "auto",
+        solver: str = "one-pass",
         geometry: Geometry | None = None,
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
@@ -180,6 +184,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         self.fit_intercept = fit_intercept
         self.rounds = rounds
         self.survey = survey
+        self.solver = solver
         self.geometry = geometry
         self.adjacency = adjacency
         self.max_rows_per_unit = max_rows_per_unit
@@ -216,7 +221,9 @@ class PrivateLinearSVC(_PrivateClassifier):
     ----------
     width : float
         Width of the rounded corner of the hinge. Smaller is closer to the hinge and harder to optimise.
-    epsilon, delta, feature_norm, radius, classes, n, fit_intercept, rounds, survey, geometry, adjacency : optional
+    epsilon, delta, feature_norm, radius, classes, n, fit_intercept, rounds, survey, solver : optional
+        As in ``PrivateLogisticRegression``.
+    geometry, adjacency : optional
         As in ``PrivateLogisticRegression``.
     max_rows_per_unit, shuffle, invalid_rows, n_features, class_weight, columns, start, warm_start, account : optional
         As in ``PrivateLogisticRegression``.
@@ -237,6 +244,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         fit_intercept: bool = True,
         rounds: int | None = None,
         survey: str = "auto",
+        solver: str = "one-pass",
         geometry: Geometry | None = None,
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
@@ -260,6 +268,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         self.fit_intercept = fit_intercept
         self.rounds = rounds
         self.survey = survey
+        self.solver = solver
         self.geometry = geometry
         self.adjacency = adjacency
         self.max_rows_per_unit = max_rows_per_unit

@@ -35,7 +35,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
     radius : float
         Bound on the model, in units of label_bound: ||(feature_norm coef, intercept)|| <= radius label_bound. 1000
         with a survey and 10 without by default.
-    epsilon, delta, feature_norm, n, fit_intercept, rounds, survey, geometry, adjacency, max_rows_per_unit : optional
+    epsilon, delta, feature_norm, n, fit_intercept, rounds, survey, solver : optional
+        As in ``PrivateLogisticRegression``.
+    geometry, adjacency, max_rows_per_unit : optional
         As in ``PrivateLogisticRegression``.
     shuffle, invalid_rows, n_features, columns, start, warm_start, account, random_state : optional
         As in ``PrivateLogisticRegression``.
@@ -63,6 +65,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         fit_intercept: bool = True,
         rounds: int | None = None,
         survey: str = "auto",
+        solver: str = "one-pass",
         geometry: Geometry | None = None,
         adjacency: str = "zero-out",
         max_rows_per_unit: int | None = None,
@@ -86,6 +89,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         self.fit_intercept = fit_intercept
         self.rounds = rounds
         self.survey = survey
+        self.solver = solver
         self.geometry = geometry
         self.adjacency = adjacency
         self.max_rows_per_unit = max_rows_per_unit

@@ -37,7 +37,7 @@ from dpsco.accounting.composition import Composition
 from dpsco.accounting.objective import RESIDUAL, alpha_of, noise_for, vertices
 from dpsco.errors import InvalidArgument, one_of
 from dpsco.methods.convex import ConvexMethod
-from dpsco.methods.method import RowAccess, value_of
+from dpsco.methods.method import Method, RowAccess, value_of
 from dpsco.methods.minimise import certified_minimum
 from dpsco.methods.phased_sgd import PhasedState
 from dpsco.methods.schedule import Schedule
@@ -155,6 +155,13 @@ class ObjectivePerturbation(ConvexMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("constants", self.constants, CONSTANTS)
+
+    @classmethod
+    def planned(cls, problem: Problem, n: int, budget: Budget, **given: Any) -> Method:
+        """Return the method with ridge and clip by formula."""
+        if isinstance(problem.loss, Squared) and budget.private:  # residuals beyond the label bound are worth clamping
+            given = {"clip": min(problem.lipschitz, problem.loss.label_bound * problem.row_norm), **given}
+        return super().planned(problem, n, budget, **given)
 
     def gradients_per_row(self, schedule: Schedule) -> int:
         """Return the number of passes that are counted."""

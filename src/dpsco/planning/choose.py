@@ -10,6 +10,7 @@ from dpsco.clipping.survey import MOMENTS
 from dpsco.errors import InvalidArgument, one_of, positive_integer
 from dpsco.methods import METHODS
 from dpsco.methods.surveyed import LATER
+from dpsco.planning.at_rest import SOLVERS, least_excess, rest_plan
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.response_planner import response_plan
@@ -37,6 +38,7 @@ def plan(
     mechanism: str | None = None,
     survey: str = "auto",
     geometry: Geometry | None = None,
+    passes: int | None = 1,
 ) -> Plan:
     """Plan a run over ``n`` rows. The plan needs no tuning and has seen no data.
 
@@ -68,6 +70,10 @@ def plan(
     geometry : Geometry, optional
         ``result.geometry`` of an earlier run on the same population, or ``dpsco.public_geometry(rows)``: the rounds run
         in it, and no rows, round or budget go to a survey. Methods as for a survey.
+    passes : {1, None}
+        1: each row is read once. None: rows are at rest, and passes are free. Then the method of least predicted excess
+        is taken: one pass, ``"objective-perturbation"`` or ``"sufficient-statistics"`` (at_rest.py), where none of
+        method, rule, rounds, memory, mechanism and geometry is given.
 
     Returns
     -------
@@ -87,6 +93,12 @@ def plan(
     n = positive_integer("n", n, "It is the public number of rows.")
     bare = rule is None and memory is None and mechanism is None
     free = method is None and bare
+    if passes is not None and repr(passes) != "1":
+        raise InvalidArgument(
+            f"Expected passes={passes!r} to be 1, or None where rows are at rest and passes are free."
+        )
+    if passes is None and free and rounds is None and geometry is None and survey not in MOMENTS:
+        return least_excess(plan(problem, n=n, budget=budget, survey=survey), problem)
     method = one_of("method", method or _OURS, METHODS)
     one_of("survey", survey, SURVEYS)
     if geometry is not None or survey in MOMENTS:
@@ -147,4 +159,6 @@ def _by_formula(problem: Problem, n: int, budget: Budget, method: str, **options
     unknown = sorted(set(given) - {field.name for field in fields(kind)})
     if unknown:
         raise InvalidArgument(f"method={method!r} has no {', '.join(unknown)}. Leave it out.")
+    if method in SOLVERS:
+        return rest_plan(problem, n, budget, method)
     return Plan(problem, n, budget, kind.planned(problem, n, budget, **given), rule="formula")

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import one_of
+from dpsco.planning.at_rest import SOLVERS, least_excess, rest_plan
 from dpsco.planning.choose import SURVEYS, plan
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
@@ -15,6 +16,8 @@ from dpsco.problem import Everything, Huber, L2Ball, Loss, Problem, Squared
 
 __all__ = ["default_delta", "model_ball", "table_plan"]
 
+ROOMY = 100.0
+"""Radius of a model on rows at rest, in scores: the ridge keeps it ordinary, the ball need not."""
 WIDE = 1000.0
 """Radius of a surveyed model, in scores: columns may be much shorter than the feature norm."""
 
@@ -42,6 +45,8 @@ def table_plan(
     rounds: int | None = None,
     survey: str = "auto",
     geometry: Geometry | None = None,
+    solver: str = "one-pass",
+    gaussian: bool = False,
     **options: Any,
 ) -> Plan:
     """Return the plan of a table whose rows are scaled into the unit ball.
@@ -54,8 +59,23 @@ def table_plan(
         rule, memory and mechanism, as ``plan`` takes them.
     radius : float, optional
         Bound on the norm of the model, in scores. Unless given, ``WIDE`` with a survey, and without one 20 for
-        classifiers and 10 for regressions: the plain plan counts on models of ordinary size.
+        classifiers and 10 for regressions: the plain plan counts on models of ordinary size. ``ROOMY`` for methods on
+        rows at rest.
+    solver : {"one-pass", "auto", "objective-perturbation", "sufficient-statistics"}
+        "auto": whichever has the least predicted excess on rows at rest (at_rest.py), where neither ``rounds`` nor
+        ``geometry`` is given.
+    gaussian : bool
+        Whether the run must be mu-GDP, as an account needs it.
     """
+    if one_of("solver", solver, SOLVERS) != "one-pass" and not options:
+        at_rest = Problem(loss, model_ball(radius or ROOMY, loss), width, intercept=intercept)
+        if solver != "auto":
+            return rest_plan(at_rest, n, budget, solver)
+        shared = {"n": n, "budget": budget, "intercept": intercept, "radius": radius, "rounds": rounds}
+        one_pass = table_plan(loss, width, **shared, survey=survey, geometry=geometry)  # type: ignore[arg-type]
+        if rounds is not None or geometry is not None:
+            return one_pass
+        return least_excess(one_pass, at_rest, gaussian=gaussian)
 
     def within(size: float) -> Problem:
         return Problem(loss, model_ball(size, loss), width, intercept=intercept)

@@ -1,0 +1,129 @@
+"""Rows at rest: which of one pass, objective perturbation and sufficient statistics has the least predicted excess.
+
+In a population (spectrum_priors.py) of curvatures h_j, squared distances d_j and disagreement g, with n rows:
+
+    objective perturbation   1/2 sum_j h_j (d_j ridge^2 + sigma^2 + n h_j g) / (n h_j + ridge)^2
+    sufficient statistics    the same, sigma^2 the variance of the noise in a y and in a a' times the optimum, the ridge
+                             of methods/sufficient_statistics.py
+    survey and rounds        1/2 sum_j of a harmonic mean of h_j d_j, the signal, and of noise and sampling
+                             C^2 / (n_1^2 mu^2 h'_j) + g / n_1 on the n_1 later rows; h'_j = c s_j / (s_j + kappa) is
+                             the curvature of direction j in the survey's metric, s_j = h_j / c, kappa half the spectral
+                             size of the survey's noise, C^2 = slope^2 sum_j s_j / (s_j + kappa)
+    plain rounds             as response_planner.py predicts
+
+The last two leave out what planning from a noisy release and few rounds cost: ``SURVEYED`` and ``PLAIN`` times as much
+was measured (python -m benchmarks solvers). The least geometric mean over the populations wins. Public numbers alone
+decide. One pass is kept where it is all that is possible: streams, clusters, federations, ``partial_fit``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from dpsco.accounting.budget import ADJACENCY, Budget
+from dpsco.errors import InvalidArgument
+from dpsco.methods import METHODS, ObjectivePerturbation, SufficientStatistics, Surveyed
+from dpsco.methods.sufficient_statistics import RIDGE
+from dpsco.planning.plan import Plan
+from dpsco.planning.prediction import Prediction
+from dpsco.planning.spectrum_priors import loss_scale, populations
+from dpsco.problem import Problem
+from dpsco.query import Array
+
+__all__ = ["SOLVERS", "least_excess", "rest_plan"]
+
+SOLVERS = ("one-pass", "auto", ObjectivePerturbation.name, SufficientStatistics.name)
+"""What ``solver=`` of the estimators can be."""
+
+SURVEYED, PLAIN = 1.2, 1.5
+"""Measured excess over predicted excess of the one-pass plans, beside that of objective perturbation."""
+
+MOST_WORK = 2e12
+"""Multiply-adds of one pass, n p^2, up to which objective perturbation is considered."""
+
+
+def rest_plan(problem: Problem, n: int, budget: Budget, name: str) -> Plan:
+    """Return the plan of a method for rows at rest, with its predicted excess."""
+    method = METHODS[name].planned(problem, n, budget)
+    plan = Plan(problem, n, budget, method, rule="formula")
+    return dataclasses.replace(plan, prediction=_ridge_prediction(plan)) if budget.private else plan
+
+
+def least_excess(one_pass: Plan, problem: Problem, *, gaussian: bool = False) -> Plan:
+    """Return the plan of least predicted excess for rows that can be read many times.
+
+    Parameters
+    ----------
+    one_pass : Plan
+        What one pass would do.
+    problem : Problem
+        What methods for rows at rest would solve; the domain may be another ball.
+    gaussian : bool
+        Whether the run must be mu-GDP, as an account needs it.
+    """
+    n, budget = one_pass.n, one_pass.budget
+    if not budget.private or n < 2:
+        return one_pass
+    found = [(_one_pass_excess(one_pass), one_pass)]
+    for name in SOLVERS[2:]:
+        try:
+            plan = rest_plan(problem, n, budget, name)
+        except InvalidArgument:
+            continue  # its proof does not cover the problem or the budget
+        heavy = name == ObjectivePerturbation.name and n * float(problem.parameters) ** 2 > MOST_WORK
+        if plan.predicted_excess is not None and not heavy and (plan.schedule.accounting.gaussian or not gaussian):
+            found.append((plan.predicted_excess, plan))
+    best, chosen = min(found, key=lambda pair: pair[0])
+    others = ", ".join(f"{plan.method.name} {excess:.2g}" for excess, plan in found if plan is not chosen)
+    if chosen is one_pass or not others:
+        return one_pass
+    return dataclasses.replace(chosen, rule=f"least predicted excess: {best:.2g}, against {others}")
+
+
+def _mean(excess: Array) -> float:
+    return math.exp(float(np.mean(np.log(excess))))
+
+
+def _one_pass_excess(plan: Plan) -> float:
+    if not isinstance(plan.method, Surveyed):
+        return PLAIN * (plan.predicted_excess or math.inf)
+    problem, budget, rows = plan.problem, plan.budget, plan.method.rows
+    population, scale = populations(problem), loss_scale(problem)
+    mu, later = budget.mu_per_record, plan.n - rows
+    columns = problem.parameters // problem.loss.outputs
+    apart = ADJACENCY[budget.adjacency]
+    h, count, c = population.curvature, population.count, scale.curvature
+    norm = problem.row_norm**2
+    kappa = 0.5 * math.sqrt(2.0 * columns) * norm * math.sqrt(apart) / (mu * rows)
+    white = h / c / (h / c + kappa)
+    copies = max(1, problem.loss.outputs - 1)
+    clip = scale.slope**2 * np.sum(count / copies * white, axis=1, keepdims=True)
+    each = 0.5 * (clip * (apart / (later * mu)) ** 2 / (c * white) + population.disagreement / later)
+    signal = 0.5 * h * population.distance / count
+    return SURVEYED * _mean(np.sum(count * each * signal / (each + signal), axis=1))
+
+
+def _ridge_prediction(plan: Plan) -> Prediction:
+    """Return the prediction of a ridge solution: objective perturbation, or statistics."""
+    population, n, schedule = populations(plan.problem), plan.n, plan.schedule
+    h, count, distance = population.curvature, population.count, population.distance
+    if isinstance(plan.method, SufficientStatistics):
+        moment = plan.method.moment(plan.problem)
+        sigma = schedule.most_noise.sigma * moment.feature_norm**2
+        of_labels = sigma / (moment.omega * moment.feature_norm)
+        tilt = of_labels**2 + sigma**2 / 2 * np.sum(distance, axis=1, keepdims=True)
+        r = sigma * math.sqrt(2.0 * plan.problem.parameters)
+        ridge = RIDGE * r * r / (r + n * np.min(h, axis=1, keepdims=True))
+    else:
+        tilt, ridge = np.array([[schedule.inner_sigma**2]]), np.array([[schedule.settings["ridge"]]])
+    under = 0.5 * h / (n * h + ridge) ** 2
+    parts = [
+        np.sum(under * part, axis=1)
+        for part in (distance * ridge**2, count * tilt, count * n * h * population.disagreement)
+    ]
+    total = parts[0] + parts[1] + parts[2]
+    mean = _mean(total)
+    return Prediction(*(mean * float(np.mean(part / total)) for part in parts))

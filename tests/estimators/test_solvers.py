@@ -1,0 +1,66 @@
+"""Estimators on rows at rest: solver="auto" and what stays one pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco import PrivateLinearRegression, PrivateLogisticRegression
+from dpsco.audit import audit
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((2_000, 5)) / 3
+Y = (RNG.random(2_000) < 1 / (1 + np.exp(-4 * X[:, 0] - 0.5))).astype(int)
+
+
+def test_auto_takes_the_solver_of_least_predicted_excess_and_says_so() -> None:
+    model = PrivateLogisticRegression(epsilon=2.0, delta=1e-5, classes=[0, 1], solver="auto", random_state=0)
+    with pytest.warns(dpsco.PrivacyLeakWarning):
+        model.fit(X, Y)
+    assert model.plan_.method.name == "objective-perturbation"
+    assert "least predicted excess" in model.plan_.rule
+    assert model.privacy_.needs == "convexity"
+    assert any("exact minimiser" in line for line in model.privacy_.assumptions)
+    assert model.score(X, Y) > 0.65
+    assert model.intercept_[0] > 0
+
+
+def test_a_sparse_table_gives_the_same_model() -> None:
+    from scipy.sparse import csr_matrix
+
+    models = [
+        PrivateLogisticRegression(delta=1e-5, classes=[0, 1], solver="objective-perturbation", random_state=0)
+        for _ in range(2)
+    ]
+    with pytest.warns(dpsco.PrivacyLeakWarning):
+        dense, sparse = models[0].fit(X, Y), models[1].fit(csr_matrix(X), Y)
+    np.testing.assert_allclose(dense.coef_, sparse.coef_, atol=1e-4)
+
+
+def test_partial_fit_stays_one_pass() -> None:
+    model = PrivateLogisticRegression(delta=1e-5, classes=[0, 1], solver="auto", n=2_000)
+    model.partial_fit(X, Y)
+    assert model.plan_.method.single_epoch
+
+
+def test_an_account_is_charged_or_one_pass_is_taken(tmp_path) -> None:
+    account = dpsco.Account.create(tmp_path / "account.json", dpsco.Budget(3.0, 1e-5))
+    model = PrivateLogisticRegression(delta=1e-6, classes=[0, 1], solver="auto", account=account).fit(X, Y)
+    assert model.plan_.method.single_epoch
+    assert len(account.runs) == 1
+
+
+def test_least_squares_from_statistics() -> None:
+    y = X @ [1.0, -1.0, 0.5, 0.0, 0.0] + 0.2
+    model = PrivateLinearRegression(
+        epsilon=4.0, delta=1e-5, label_bound=2.0, loss="squared", solver="sufficient-statistics"
+    ).fit(X, y)
+    assert model.privacy_.gaussian
+    assert model.score(X, y) > 0.5
+
+
+def test_the_audit_refuses_what_it_cannot_judge() -> None:
+    model = PrivateLogisticRegression(delta=1e-5, classes=[0, 1], solver="objective-perturbation")
+    with pytest.raises(dpsco.InvalidArgument, match="one-pass"):
+        audit(model, data=(X, Y))

@@ -1,0 +1,94 @@
+"""The choice of a solver for rows at rest: which, why, and where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco.planning.at_rest import SOLVERS, least_excess, rest_plan
+from dpsco.planning.table_problem import table_plan
+
+BUDGET = dpsco.Budget(1.0, 1e-6)
+
+
+def problem_of(p: int = 30, loss: dpsco.problem.Loss | None = None) -> dpsco.Problem:
+    return dpsco.Problem(loss or dpsco.SmoothedHinge(), dpsco.L2Ball(20.0), p)
+
+
+def test_one_pass_is_the_default_and_free_passes_are_asked_for() -> None:
+    problem = problem_of()
+    assert dpsco.plan(problem, n=20_000, budget=BUDGET).method.single_epoch
+    free = dpsco.plan(problem, n=20_000, budget=BUDGET, passes=None)
+    assert free.method.name == "objective-perturbation"
+    assert "least predicted excess" in free.explain()
+    assert "convex" in free.explain()
+    assert dpsco.Plan.from_json(free.to_json()) == free
+    for passes in (2, 0, True, 1.0, "1"):
+        with pytest.raises(dpsco.InvalidArgument, match="passes"):
+            dpsco.plan(problem, n=20_000, budget=BUDGET, passes=passes)
+
+
+def test_many_directions_and_much_noise_are_for_one_pass() -> None:
+    """Whitened noise grows as p^2, isotropic noise as the product of both traces."""
+    wide = problem_of(200, dpsco.Huber(0.5))
+    assert dpsco.plan(wide, n=50_000, budget=dpsco.Budget(0.5, 1e-6), passes=None).method.single_epoch
+
+
+def test_given_rounds_and_methods_are_kept() -> None:
+    problem = problem_of()
+    assert dpsco.plan(problem, n=20_000, budget=BUDGET, passes=None, rounds=4).rounds <= 4
+    assert dpsco.plan(problem, n=20_000, budget=BUDGET, passes=None, method="dp-sgd").method.name == "dp-sgd"
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [dpsco.Budget(1.0, 1e-6, "zero-out", 3), dpsco.Budget(float("inf"), 1e-6)],
+    ids=["several records", "no noise"],
+)
+def test_where_no_proof_covers_rows_at_rest_one_pass_stays(budget) -> None:
+    assert dpsco.plan(problem_of(), n=20_000, budget=budget, passes=None).method.single_epoch
+
+
+def test_an_account_gets_runs_that_it_can_add_up() -> None:
+    one_pass = dpsco.plan(problem_of(), n=20_000, budget=BUDGET)
+    assert not least_excess(one_pass, problem_of()).schedule.accounting.gaussian
+    assert least_excess(one_pass, problem_of(), gaussian=True) is one_pass
+
+
+def test_every_solver_has_a_plan_and_a_prediction() -> None:
+    problem = problem_of(loss=dpsco.Squared(1.0))
+    for name in SOLVERS[2:]:
+        plan = rest_plan(problem, 20_000, BUDGET, name)
+        assert plan.method.name == name
+        assert plan.predicted_excess is not None
+        assert 1e-7 < plan.predicted_excess < 1.0
+
+
+@pytest.mark.parametrize("n", [1_000, 100_000])
+@pytest.mark.parametrize("solver", ["objective-perturbation", "sufficient-statistics"])
+def test_predictions_are_of_the_measured_size(solver, n) -> None:
+    """On rows of the planner's own kind, 4 keys: within a factor of 4, most of it what the prior cannot know."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((n, 10)) * np.arange(1, 11) ** -0.5
+    a /= np.maximum(1.0, np.linalg.norm(a, axis=1))[:, None]
+    truth = rng.standard_normal(10) / 3
+    problem = dpsco.Problem(dpsco.Squared(1.0), dpsco.L2Ball(10.0), 10)
+    y = np.clip(a @ truth + 0.3 * rng.standard_normal(n), -1, 1)
+    plan = rest_plan(problem, n, BUDGET, solver)
+    runs = [dpsco.train(plan, dpsco.stream(a, y), key=bytes([k]) * 32).model.coef - truth for k in range(4)]
+    measured = np.mean([0.5 * np.mean((a @ error) ** 2) for error in runs])
+    assert plan.predicted_excess is not None
+    assert 0.25 < measured / plan.predicted_excess < 4.0
+
+
+def test_tables_take_a_solver_by_name() -> None:
+    shared = {"n": 2_000, "budget": BUDGET, "intercept": True}
+    assert table_plan(dpsco.Logistic(), 8, **shared).method.single_epoch
+    for name in ("auto", "objective-perturbation"):
+        assert table_plan(dpsco.Logistic(), 8, **shared, solver=name).method.name == "objective-perturbation"
+    assert table_plan(dpsco.Logistic(), 8, **shared, solver="auto", rounds=4).rounds <= 4
+    with pytest.raises(dpsco.InvalidArgument, match="solver"):
+        table_plan(dpsco.Logistic(), 8, **shared, solver="newton")
+    with pytest.raises(dpsco.InvalidArgument, match="squared"):
+        table_plan(dpsco.Logistic(), 8, **shared, solver="sufficient-statistics")
