@@ -222,3 +222,17 @@ def test_regressions_state_errors_in_the_units_of_the_table():
     assert np.all(np.abs(model.coef_ - 10 * COEF) < 4.5 * model.standard_errors()[:P])
     ends, middle = model.predict_interval(rows[:20]), model.predict(rows[:20])
     np.testing.assert_allclose(ends.mean(axis=1), middle, rtol=1e-6)
+
+
+def test_a_survey_for_intervals_takes_more_rows():
+    problem = dpsco.Problem(LOSSES["squared"], dpsco.L2Ball(100.0), 10, feature_norm=4.0, intercept=True)
+    budget = dpsco.Budget(1.0, 1e-6)
+    auto, more = (dpsco.plan(problem, n=30_000, budget=budget, survey=kind).method for kind in ("auto", "intervals"))
+    assert isinstance(auto, Surveyed)
+    assert isinstance(more, Surveyed)
+    assert auto.rows < more.rows <= 0.25 * 30_000
+    assert more.kind == "full"
+    with pytest.raises(dpsco.InvalidArgument, match="cheap projection"):
+        dpsco.plan(
+            dataclasses.replace(problem, domain=dpsco.Box(-1.0, 1.0)), n=30_000, budget=budget, survey="intervals"
+        )

@@ -70,8 +70,8 @@ def refuse(signs: Signs, plan: Plan) -> None:
     if not signs.hidden <= MOST_HIDDEN:
         raise IntervalError(
             f"The survey's noise is {signs.hidden:.2g} times a typical direction of the rows, and standard errors need "
-            f"at most {MOST_HIDDEN:g}. Survey more rows (method=dpsco.Surveyed(rounds=..., rows=...)), use more rows "
-            "or a larger epsilon, or declare a feature_norm closer to the rows' norm."
+            f"at most {MOST_HIDDEN:g}. Plan with survey='intervals', which surveys more rows; use more rows or a "
+            "larger epsilon; or declare a feature_norm closer to the rows' norm."
         )
     if not signs.misfit <= 1.5 + 4 * math.sqrt(2 / signs.numbers):
         raise IntervalError(

@@ -37,6 +37,8 @@ __all__ = ["Directions", "Prior", "Scatter", "prior_of", "scatter"]
 
 _NODES, _MASS = np.polynomial.hermite_e.hermegauss(61)
 _MASS = _MASS / np.sum(_MASS)
+_MOSTLY_INSIDE = 6.0
+"""Prior of a Huber level, as a power: its width is chosen so that most residuals are within it."""
 _LIKELIHOOD_DOUBT, _HUBER_DOUBT, _LABEL_DOUBT = 0.1, 0.2, 0.03
 
 
@@ -129,7 +131,7 @@ def prior_of(
         values = loss.width**2 * np.geomspace(0.01, 1.0, 40)
         residual = np.array([_deviation_behind(level) for level in levels])
         expected = _clipped_square(residual, 0.0)[:, None] * loss.width**2
-        logs = -0.5 * (np.log(values / expected) / _HUBER_DOUBT) ** 2
+        logs = -0.5 * (np.log(values / expected) / _HUBER_DOUBT) ** 2 + _MOSTLY_INSIDE * np.log(levels)[:, None]
         if health.squared_slope is not None:
             centre, spread = (number / loss.width for number in scores)
             labels = _clipped_square(np.hypot(residual, spread), centre)

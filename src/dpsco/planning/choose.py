@@ -21,7 +21,8 @@ from dpsco.problem import Problem
 
 __all__ = ["RULES", "SURVEYS", "plan"]
 
-SURVEYS = ("auto", *MOMENTS, "none")
+WANTED = (*MOMENTS, "intervals")
+SURVEYS = ("auto", *WANTED, "none")
 RULES = ("response", "theorem-1", "theorem-2")
 _OURS = "accelerated-srgd"
 
@@ -63,10 +64,11 @@ def plan(
         Most bytes kept between rounds (rule ``"response"``).
     mechanism : str, optional
         Fixes how the noise is correlated; by default the one made for the method, for theorems the binary tree.
-    survey : {"auto", "full", "diagonal", "none"}
+    survey : {"auto", "full", "diagonal", "intervals", "none"}
         Whether a first round learns the geometry of the rows (methods/surveyed.py) and decides on the others. "auto"
         takes one where it is possible, public numbers say that it pays, and none of method, rule, memory and mechanism
-        is given. With a kind, ``method`` may be "accelerated-srgd", "unaccelerated-srgd", "dp-sgd" or "dp-ftrl".
+        is given. "intervals" is "full" on more rows, up to a quarter: as many as standard errors need. With a kind,
+        ``method`` may be "accelerated-srgd", "unaccelerated-srgd", "dp-sgd" or "dp-ftrl".
     geometry : Geometry, optional
         ``result.geometry`` of an earlier run on the same population, or ``dpsco.public_geometry(rows)``: the rounds run
         in it, and no rows, round or budget go to a survey. Methods as for a survey.
@@ -101,7 +103,7 @@ def plan(
         return least_excess(plan(problem, n=n, budget=budget, survey=survey), problem)
     method = one_of("method", method or _OURS, METHODS)
     one_of("survey", survey, SURVEYS)
-    if geometry is not None or survey in MOMENTS:
+    if geometry is not None or survey in WANTED:
         return _in_geometry(problem, n, budget, method, rounds, survey, geometry, bare=bare)
     if method != _OURS:
         if rule is not None:
@@ -143,7 +145,7 @@ def _in_geometry(
         if made is None:
             raise InvalidArgument(f"{name} is not possible. Plan with survey='none'.")
         return made
-    if survey in MOMENTS or not isinstance(geometry, Geometry):
+    if survey in WANTED or not isinstance(geometry, Geometry):
         raise InvalidArgument(
             "Expected geometry to be a dpsco.Geometry, such as result.geometry, and no survey beside it: the geometry "
             "takes its place."

@@ -39,6 +39,8 @@ from dpsco.query import Array
 __all__ = ["RoundsChoice", "SurveyChoice", "rounds_choice", "survey_choice"]
 
 RATIO, LEAST_SHARE, MOST_SHARE = 0.3, 0.05, 0.15
+INTERVAL_RATIO, INTERVAL_SHARE = 0.05, 0.25
+"""RATIO and MOST_SHARE of a survey that is to give standard errors: these need the Hessian, not its order of size."""
 HOPELESS = 60.0
 WIDEST_FULL = 2048
 """Largest p whose full moment is asked for: p^2 / 2 numbers cross the wire."""
@@ -110,20 +112,22 @@ def survey_choice(
     clips_apart
         sqrt 2 for replace-one, 1 otherwise.
     kind
-        "auto", or the kind that is wanted.
+        "auto", the kind that is wanted, or "intervals": full, on as many rows as standard errors need.
     """
     if kind == "none" or (rounds is not None and rounds < 2):
         return SurveyChoice(None, 0, "a survey needs a second round")
     if math.isinf(mu):
         mu = 1e6
-    wanted = math.sqrt(2.0) * clips_apart * p**1.5 / (mu * RATIO)
-    ratio = wanted * RATIO / (MOST_SHARE * n)
+    aim, most = (INTERVAL_RATIO, INTERVAL_SHARE) if kind == "intervals" else (RATIO, MOST_SHARE)
+    wanted = math.sqrt(2.0) * clips_apart * p**1.5 / (mu * aim)
+    ratio = wanted * aim / (most * n)
     if kind == "auto":
         kind = "full" if p <= WIDEST_FULL else "diagonal"
         if n < 50 * (rounds or MOST_ROUNDS) or ratio > HOPELESS:
             return SurveyChoice(None, 0, f"the survey's noise would be {ratio:.0f} times a typical direction")
-    rows = int(min(max(wanted, LEAST_SHARE * n), MOST_SHARE * n))
-    return SurveyChoice(kind, rows, f"noise over a typical direction: {wanted * RATIO / rows:.2g}")
+    rows = int(min(max(wanted, LEAST_SHARE * n), most * n))
+    kind = "full" if kind == "intervals" else kind
+    return SurveyChoice(kind, rows, f"noise over a typical direction: {wanted * aim / rows:.2g}")
 
 
 def rounds_choice(
