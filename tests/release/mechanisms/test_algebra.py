@@ -17,6 +17,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "honaker": ("honaker", {}),
     "smooth": ("smooth", {}),
     "sqrt": ("sqrt", {}),
+    "normalised-sqrt": ("normalised-sqrt", {}),
     "blt": ("blt", {}),
     "independent": ("independent", {}),
     "dense-max": ("dense", {"objective": "max"}),

@@ -12,7 +12,13 @@ import pytest
 from dpsco.cli.mechanisms import add_parser, run
 from dpsco.errors import InvalidArgument
 from dpsco.release.mechanisms import MECHANISMS
-from dpsco.release.mechanisms.comparison import algorithm_errors, comparison, lower_bound, max_errors
+from dpsco.release.mechanisms.comparison import (
+    algorithm_errors,
+    comparison,
+    factorisation_norm,
+    lower_bound,
+    max_errors,
+)
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -30,6 +36,17 @@ def test_the_table_has_every_mechanism_and_the_best_for_the_algorithm_last() -> 
     assert rows[-1].name == "workload"
     assert by_name["blt"].bytes == 8 * 1000 * by_name["blt"].vectors
     assert all(row.over_lower_bound >= 1.0 for row in rows)
+
+
+def test_the_known_bounds_on_the_least_max_error_are_met() -> None:
+    """The nuclear norm bound approaches the lower one from above; the fitted optimum is between both, to o(1)."""
+    for horizon in (256, 4096):
+        low, high = factorisation_norm(horizon)
+        assert low < lower_bound(horizon) < low + 0.01
+        normalised = max_errors(["normalised-sqrt", "sqrt"], [horizon])
+        assert low < normalised["normalised-sqrt"][0] < high + 0.04
+        assert normalised["normalised-sqrt"][0] < normalised["sqrt"][0] - 0.15
+    assert factorisation_norm(64)[0] < max_errors(["dense"], [64])["dense"][0] < factorisation_norm(64)[1]
 
 
 def test_beyond_the_longest_fit_the_table_has_the_buffered_form_only() -> None:
@@ -51,6 +68,7 @@ def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert body["horizon"] == 8
     assert body["dimension"] == 1_000_000
     assert body["lower_bound"] == pytest.approx(lower_bound(8))
+    assert body["factorisation_norm"] == pytest.approx([0.701 + np.log(8) / np.pi, 0.846 + np.log(8) / np.pi])
     assert len(body["mechanisms"]) == len(MECHANISMS) + 1
 
 

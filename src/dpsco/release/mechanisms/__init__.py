@@ -15,7 +15,7 @@ from dpsco.release.mechanisms.honaker import Honaker
 from dpsco.release.mechanisms.independent import Independent
 from dpsco.release.mechanisms.protocol import Draw, Mechanism, NoiseBuffers
 from dpsco.release.mechanisms.smooth import Smooth
-from dpsco.release.mechanisms.toeplitz import SquareRoot
+from dpsco.release.mechanisms.toeplitz import NormalisedSquareRoot, SquareRoot
 from dpsco.release.mechanisms.tree import Tree
 from dpsco.release.mechanisms.workload import Workload
 
@@ -30,6 +30,7 @@ __all__ = [
     "Independent",
     "Mechanism",
     "NoiseBuffers",
+    "NormalisedSquareRoot",
     "Smooth",
     "SquareRoot",
     "Tree",
@@ -57,7 +58,7 @@ def mechanism(
 
     Parameters
     ----------
-    name : {"tree", "honaker", "smooth", "sqrt", "blt", "dense", "workload", "independent", "auto"}
+    name : {"tree", "honaker", "smooth", "sqrt", "normalised-sqrt", "blt", "dense", "workload", "independent", "auto"}
         "auto" is "workload".
     horizon : int
         Number of rounds T.
@@ -110,6 +111,17 @@ def mechanism(
 
 
 MECHANISMS: dict[str, Callable[..., Mechanism]] = {
-    kind.name: kind for kind in (BufferedToeplitz, Dense, Honaker, Independent, Smooth, SquareRoot, Tree, Workload)
+    kind.name: kind
+    for kind in (
+        BufferedToeplitz,
+        Dense,
+        Honaker,
+        Independent,
+        NormalisedSquareRoot,
+        Smooth,
+        SquareRoot,
+        Tree,
+        Workload,
+    )
 }
 """Mechanisms by name. "workload" is the dense form; ``mechanism`` replaces it with the buffered form if needed."""

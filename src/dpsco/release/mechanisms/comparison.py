@@ -4,7 +4,8 @@ Lower bound
     For any B C = A the max error ||B||_{2->inf} ||C||_{1->2} is at least the root mean square error, which is at
     least ||A||_* / T, the nuclear norm of the prefix matrix over T (Li et al. 2015; Henzinger, Upadhyay, Upadhyay
     2023). The singular values of A are 1 / (2 sin((2j - 1) pi / (4 T + 2))), so the bound is a closed form,
-    about (ln T) / pi + 0.72.
+    0.701 + (ln T) / pi + o(1). The least max error of all factorisations, the norm gamma_2(A), is between that and
+    0.846 + (ln T) / pi + o(1) (Kalinin, McKenna, Upadhyay, Lampert 2025).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
     "algorithm_errors",
     "comparison",
     "excess_noise",
+    "factorisation_norm",
     "lower_bound",
     "max_errors",
     "names_at",
@@ -109,6 +111,12 @@ def lower_bound(horizon: int) -> float:
     """Compute ``||A||_* / T``: no mechanism has a smaller max or mean error."""
     angles = (2.0 * np.arange(1.0, horizon + 1.0) - 1.0) * np.pi / (4.0 * horizon + 2.0)
     return float(np.mean(0.5 / np.sin(angles)))
+
+
+def factorisation_norm(horizon: int) -> tuple[float, float]:
+    """Compute the known bounds on the least max error, without their o(1): 0.701 and 0.846, each plus (ln T) / pi."""
+    growth = float(np.log(horizon)) / np.pi
+    return 0.701 + growth, 0.846 + growth
 
 
 def max_errors(names: Iterable[str], horizons: Iterable[int]) -> dict[str, Array]:
