@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from dpsco.clipping import CompiledOracle, LinearOracle, MappedOracle, Oracle, SurveyOracle
 from dpsco.errors import InvalidArgument
-from dpsco.methods import InGeometry
+from dpsco.methods import InGeometry, Surveyed
 from dpsco.planning.plan import Plan
 from dpsco.query import Array
 from dpsco.run.facts import Clipping, Facts
@@ -19,6 +19,8 @@ __all__ = ["check_use", "starting_point", "true_facts"]
 
 def starting_point(plan: Plan, start: ArrayLike | None) -> Array:
     """x_0, projected into the domain; 0 unless given."""
+    if start is not None and isinstance(plan.method, Surveyed):
+        raise InvalidArgument("The survey decides where the later rounds start. Leave start out.")
     size = plan.problem.parameters
     x0 = np.zeros(size) if start is None else np.array(start, dtype=np.float64).ravel()
     if x0.size != size or not np.all(np.isfinite(x0)):
@@ -46,8 +48,10 @@ def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts
     return stated
 
 
-def check_use(plan: Plan, facts: Facts, *, elsewhere: bool, checkpoint: object) -> None:
+def check_use(plan: Plan, facts: Facts, *, elsewhere: bool, checkpoint: object, resume: bool) -> None:
     """Refuse what the guarantee of the method does not cover."""
+    if resume and checkpoint is None:
+        raise InvalidArgument("resume=True needs checkpoint=FOLDER: there is nothing to resume from.")
     method, portions = plan.method, plan.schedule.portions
     if (plan.schedule.survey_length or isinstance(method, InGeometry)) and facts.clipping is Clipping.CALLER:
         raise InvalidArgument(

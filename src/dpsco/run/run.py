@@ -99,17 +99,13 @@ class Run:
         if not isinstance(plan, Plan):
             raise InvalidArgument("Expected plan to be a dpsco.Plan.")
         self.plan, self.facts = plan, true_facts(plan, oracle, facts)
-        if start is not None and isinstance(plan.method, Surveyed):
-            raise InvalidArgument("The survey decides where the later rounds start. Leave start out.")
         x0 = starting_point(plan, start)
-        check_use(plan, self.facts, elsewhere=oracle is None, checkpoint=checkpoint)
+        check_use(plan, self.facts, elsewhere=oracle is None, checkpoint=checkpoint, resume=resume)
         self._elsewhere = oracle is None
         self._watch = watch_in_force()
         self._seeded = key is not None
         self._watched = self._watch.observer is not None or self._watch.replay is not None
         self._diagnostics = diagnostics
-        if resume and checkpoint is None:
-            raise InvalidArgument("resume=True needs checkpoint=FOLDER: there is nothing to resume from.")
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._resources = ExitStack()
         about = {"plan": plan.to_dict(), "start": hashlib.sha256(x0.tobytes()).hexdigest()}
