@@ -215,3 +215,37 @@ def fitted_on(labels, **arguments):
 
 def test_a_set_of_classes_is_a_set_of_classes() -> None:
     assert fitted(classes={"yes", "no"}).classes_.tolist() == ["no", "yes"]
+
+
+def test_a_page_from_an_estimator(tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    page = fitted(random_state=None).report_page(tmp_path / "page.html", reached={"accuracy": "0.9"})
+    html = page.read_text()
+    for words in ("Who is protected?", "<b>Private</b>", "on data declared public", "<svg"):
+        assert words in html
+
+
+@pytest.mark.parametrize("penalty", [0.003, 0.1])
+def test_a_penalty_is_that_of_ridge_regression_and_costs_nothing(penalty) -> None:
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    encoded = COLUMNS.transform(X)
+    free = LogisticRegression(C=1 / (N * penalty), max_iter=2_000, tol=1e-8).fit(encoded, Y)
+    plain, shrunk = (fitted(epsilon=20.0, penalty=each) for each in (0.0, penalty))
+    assert shrunk.privacy_.mu == plain.privacy_.mu
+    gap, moved = (float(np.linalg.norm(free.coef_ - model.coef_)) for model in (shrunk, plain))
+    assert gap < 0.35 * moved
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(0, [1, 0.8, 0.6, 0.5], size=(40_000, 4))
+    target = rows @ [1.0, -1.0, 0.5, 0.2] - 0.2 + 0.1 * rng.standard_normal(40_000)
+    wanted = Ridge(alpha=40_000 * penalty).fit(rows, target).coef_
+    line = {"label_bound": 2.0, "feature_norm": 2.0, "delta": 1e-6, "epsilon": 20.0, "loss": "squared"}
+    found = dpsco.PrivateLinearRegression(**line, penalty=penalty).fit(rows, target).coef_
+    assert np.linalg.norm(found - wanted) < 0.1 * np.linalg.norm(wanted)
+
+
+def test_a_penalty_without_a_survey_is_refused_before_a_row_is_used() -> None:
+    with pytest.raises(dpsco.InvalidArgument, match="geometry that a survey releases"):
+        fitted(penalty=0.1, survey="none")
+    with pytest.raises(dpsco.InvalidArgument, match="penalty"):
+        fitted(penalty=-1.0)

@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,8 @@ from dpsco.estimators.interval_methods import IntervalMethods
 from dpsco.estimators.permuted_rows import PermutedRows
 from dpsco.estimators.public_facts import warn_seeded
 from dpsco.estimators.validation import checked_ids, is_chunks, one_column, typed_rows
+from dpsco.inference.ridge import ridge
+from dpsco.methods import Surveyed
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.table_problem import default_delta, table_plan
@@ -68,6 +71,7 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
     max_rows_per_unit: int | None
     shuffle: bool
     invalid_rows: str
+    penalty: float
     columns: Any
     start: Any
     warm_start: bool
@@ -283,7 +287,7 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
         # Rows are placed by position, so one that is there or not would move the others: no add-remove here.
         adjacency = one_of("adjacency", self.adjacency, ("zero-out", "replace"))
         budget = Budget(self.epsilon, delta, adjacency, records)
-        return table_plan(
+        planned = table_plan(
             loss,
             self._width,
             n=n,
@@ -296,6 +300,8 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
             solver=solver,
             gaussian=self.account is not None,
         )
+        self._check_penalty(planned)
+        return planned
 
     def _known_geometry(self) -> Geometry | None:
         """Return the given geometry in the units of the plan: rows are scaled into the unit ball before."""
@@ -306,6 +312,16 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
                 f"Expected geometry to be a dpsco.Geometry with feature_norm={self._norm:g}, that of this estimator."
             )
         return dataclasses.replace(self.geometry, feature_norm=1.0)
+
+    def _check_penalty(self, planned: Plan) -> None:
+        """Refuse a penalty that cannot be kept, before a row is used."""
+        if self.penalty and not isinstance(planned.method, Surveyed):
+            raise InvalidArgument(
+                f"penalty={self.penalty} is applied in the geometry that a survey releases, and this plan has none (n "
+                "is too small, survey='none', or a start is given). Leave the penalty out, or lower radius."
+            )
+        if self.penalty:
+            positive("penalty", self.penalty, "It is the weight of half the squared norm of the coefficients.")
 
     def _has_start(self) -> bool:
         return self.start is not None or (bool(self.warm_start) and hasattr(self, "coef_"))
@@ -341,9 +357,35 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
         self.geometry_ = None if shape is None else dataclasses.replace(shape, feature_norm=self._norm)
         self.health_ = result.health
         self._evidence, self._inference = result.evidence, None
-        self._keep(result.model)
+        self._result, model = result, result.model
+        if self.penalty and result.evidence is not None:
+            x = ridge(result.evidence, self.penalty / self._norm**2)
+            model = Model.from_parameters(result.plan.problem.domain.project(x), result.plan.problem)
+        self._keep(model)
 
     # --- use ----------------------------------------------------------------------------------------
+
+    def report_page(self, path: str | Path, *, reached: Mapping[str, str] | None = None) -> Path:
+        """Write an HTML page about the run: the guarantee in words, the plan, what was released.
+
+        Parameters
+        ----------
+        path : path
+            The file to write.
+        reached : mapping, optional
+            Figures measured on data that you declare public.
+
+        Returns
+        -------
+        Path
+            ``path``.
+
+        Guarantee: the page shows released values, public numbers and ``reached`` alone. It may be published.
+        """
+        from dpsco.pages import write_run_page
+
+        check_is_fitted(self)
+        return write_run_page(self._result, path, reached=reached)
 
     def _scaled(self, X: Any) -> Any:
         """Rows scaled as in training: dense, or a sparse matrix of scipy's."""

@@ -116,6 +116,9 @@ class PrivateLogisticRegression(_PrivateClassifier):
     class_weight : mapping of labels to numbers, optional
         Public weights. A row counts with a probability of its class's weight over the largest one, by a coin of its
         own, so the expected loss is the weighted one; other rows are zero rows. Labels without a weight have 1.
+    penalty : float
+        Ridge: the model minimises the mean loss plus penalty / 2 ||coef||^2, to second order around the released model.
+        It costs no privacy and needs a survey. ``standard_errors_`` are those of the model without it.
     columns : PublicColumns or path, optional
         Declared columns, or the path of a schema. ``fit``, ``partial_fit`` and ``predict`` then take raw tables;
         missing cells and unknown levels are encoded as declared, so no cell of X makes a call fail.
@@ -169,6 +172,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         invalid_rows: str = "error",
         n_features: int | None = None,
         class_weight: Mapping[Any, float] | None = None,
+        penalty: float = 0.0,
         columns: Any = None,
         start: Any = None,
         warm_start: bool = False,
@@ -192,6 +196,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         self.invalid_rows = invalid_rows
         self.n_features = n_features
         self.class_weight = class_weight
+        self.penalty = penalty
         self.columns = columns
         self.start = start
         self.warm_start = warm_start
@@ -225,9 +230,9 @@ class PrivateLinearSVC(_PrivateClassifier):
         As in ``PrivateLogisticRegression``.
     geometry, adjacency : optional
         As in ``PrivateLogisticRegression``.
-    max_rows_per_unit, shuffle, invalid_rows, n_features, class_weight, columns, start, warm_start, account : optional
+    max_rows_per_unit, shuffle, invalid_rows, n_features, class_weight, penalty, columns, start, warm_start : optional
         As in ``PrivateLogisticRegression``.
-    random_state : optional
+    account, random_state : optional
         As in ``PrivateLogisticRegression``.
     """
 
@@ -252,6 +257,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         invalid_rows: str = "error",
         n_features: int | None = None,
         class_weight: Mapping[Any, float] | None = None,
+        penalty: float = 0.0,
         columns: Any = None,
         start: Any = None,
         warm_start: bool = False,
@@ -276,6 +282,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         self.invalid_rows = invalid_rows
         self.n_features = n_features
         self.class_weight = class_weight
+        self.penalty = penalty
         self.columns = columns
         self.start = start
         self.warm_start = warm_start

@@ -39,7 +39,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         As in ``PrivateLogisticRegression``.
     geometry, adjacency, max_rows_per_unit : optional
         As in ``PrivateLogisticRegression``.
-    shuffle, invalid_rows, n_features, columns, start, warm_start, account, random_state : optional
+    shuffle, invalid_rows, n_features, penalty, columns, start, warm_start, account, random_state : optional
         As in ``PrivateLogisticRegression``.
 
     Examples
@@ -72,6 +72,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         shuffle: bool = True,
         invalid_rows: str = "error",
         n_features: int | None = None,
+        penalty: float = 0.0,
         columns: Any = None,
         start: Any = None,
         warm_start: bool = False,
@@ -96,6 +97,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         self.shuffle = shuffle
         self.invalid_rows = invalid_rows
         self.n_features = n_features
+        self.penalty = penalty
         self.columns = columns
         self.start = start
         self.warm_start = warm_start

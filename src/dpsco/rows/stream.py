@@ -25,6 +25,7 @@ from dpsco.rows.gate import admit, admit_labels, all_finite, container, containe
 from dpsco.rows.ids import NO_ROUND, rounds_of_ids
 from dpsco.rows.layout import LabelRule, Layout
 from dpsco.rows.one_pass import COPY_BYTES, Again, Sample, Stream, chunk_rows
+from dpsco.rows.shuffle import block_order
 
 __all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Sample", "Stream", "stream"]
 
@@ -35,6 +36,9 @@ _REMEDY = "Clean them, or pass stream(..., non_finite='zero') to count such rows
 
 class ArrayStream(Stream):
     """Rows of a container in memory (or memory-mapped), batch after batch."""
+
+    _order: NDArray[np.int64] | None = None
+    """Which row comes first, second and so on; None keeps the order of the container."""
 
     def __init__(self, data: Any, labels: Any, non_finite: str, width: int | None, dtype: str | None) -> None:
         super().__init__()
@@ -82,7 +86,14 @@ class ArrayStream(Stream):
             else:
                 yield Batch(step, Again(partial(self._views, min(portion.first, last), last)))
 
+    def shuffle(self) -> None:
+        """Mix the rows by a fixed public permutation of their positions: no value decides it, a resume repeats it."""
+        self._order = block_order(0, 0, self._rows_there)
+
     def _views(self, first: int, last: int) -> Iterator[Chunk]:
+        if self._order is not None:
+            yield from self._picked(self._order[first:last])
+            return
         views = isinstance(self._features, (np.ndarray, CsrRows))
         rows = chunk_rows(self._features, _VIEW_BYTES if views else COPY_BYTES)
         for start in range(first, last, rows):
@@ -159,6 +170,7 @@ def stream(
     dtype: str | None = None,
     width: int | None = None,
     sparse: bool | None = None,
+    shuffle: bool = False,
 ) -> Stream:
     """Rows to train on, once.
 
@@ -191,6 +203,9 @@ def stream(
         Features per row, where neither the problem nor the container states it (lists under a ``CustomLoss``).
     sparse
         Whether chunks are kept as CSR; the default is dense. A single container says so itself.
+    shuffle
+        Mix the rows of a container by a fixed permutation of their positions. One pass over rows that are sorted (by
+        label, by date) learns what comes last.
 
     Returns
     -------
@@ -209,14 +224,20 @@ def stream(
     if labels is None and not _is_table(data):
         if ids is not None:
             raise InvalidArgument("ids go with arrays: stream(X, y, ids=ids).")
+        if shuffle:
+            raise InvalidArgument("shuffle=True is for containers: mix an iterable where it is made.")
         return ChunkStream(data, items, width, dtype, sparse)
     if items == "rows" or sparse is not None:
         raise InvalidArgument("items and sparse are about iterables: leave them out beside stream(X, y).")
     if ids is not None:
+        if shuffle:
+            raise InvalidArgument("Rows with ids choose their round by a hash, which mixes them: leave shuffle out.")
         return HashedStream(data, labels, ids, non_finite, width, dtype)
     made = ArrayStream(data, labels, non_finite, width, dtype)
     if not made.rows_available:
         raise DataError("X is empty: no row was found. Nothing was spent.")
+    if shuffle:
+        made.shuffle()
     return made
 
 
