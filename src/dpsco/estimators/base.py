@@ -18,6 +18,7 @@ from dpsco.errors import DataError, ExtraMissing, HorizonError, InvalidArgument,
 from dpsco.estimators.interval_methods import IntervalMethods
 from dpsco.estimators.permuted_rows import PermutedRows
 from dpsco.estimators.public_facts import warn_seeded
+from dpsco.estimators.raw_input import RawInput
 from dpsco.estimators.validation import checked_ids, is_chunks, one_column, typed_rows
 from dpsco.inference.ridge import ridge
 from dpsco.methods import Surveyed
@@ -29,9 +30,7 @@ from dpsco.query import Array
 from dpsco.rows.containers import column_texts
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.csr import is_sparse
-from dpsco.rows.gate import admit, container, declared_by
 from dpsco.rows.public_columns import columns_from
-from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.stream import stream
 from dpsco.run import Facts, Model, Result, Run, train
 from dpsco.run.train import library_oracle
@@ -53,7 +52,7 @@ def _announced(estimator: PrivateLinearModel) -> bool:
     return True
 
 
-class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
+class PrivateLinearModel(RawInput, IntervalMethods, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; the arguments are explained where they are declared."""
 
     epsilon: float
@@ -170,11 +169,6 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
         self._learned(result)
         return self
 
-    def _in_ball(self, rows: Any) -> Any:
-        """Return all of the rows, each scaled into the unit ball."""
-        whole = rows[:]
-        return unit_rows(whole if is_sparse(whole) else np.ascontiguousarray(whole), self._norm)
-
     @available_if(_announced)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, unit: Any = None, **refused: Any) -> Self:
         """Take the next rows of a stream of ``n`` rows, in order; ``coef_`` is the newest private iterate.
@@ -239,48 +233,6 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
             self._norm = positive("feature_norm", norm, "Rows are scaled into it; it must be public.")
         return X, y
 
-    def _encoded(self, X: Any) -> Any:
-        """Return a raw table as features, if columns are declared."""
-        return X if self.columns_ is None else self.columns_.transform(X)
-
-    def _typed(self, X: Any, *, first: bool, strict: bool) -> Any:
-        """Return rows behind the gate, and note names and numbers of features."""
-        columns = self.columns_
-        if columns is None:
-            X = typed_rows(self, X, first=first, strict=strict, width=self.n_features)
-            self._width = int(self.__dict__["n_features_in_"])
-            return X
-        if X.shape[0] == 0:
-            raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: X is empty.")
-        if first:
-            self.n_features_in_, self._width = len(columns.names), columns.width
-            self.feature_names_in_ = np.array(columns.names, dtype=object)
-        X = container(X)
-        return admit(X, declared_by(X, columns.width))
-
-    def _upstream(self, X: Any) -> bool:
-        """Return whether it is unknown what made ``X``: rows of ``PublicColumns`` come with their norm."""
-        return self.columns is None and getattr(X, "feature_norm", None) is None
-
-    def _start(self, planned: Plan) -> Array | None:
-        """Return x_0 in the units of the plan: an earlier model, whose report says what it cost."""
-        given = self.start
-        if given is None and self.warm_start and hasattr(self, "coef_"):
-            given = self
-        if given is None:
-            return None
-        coef, intercept = (given.coef_, given.intercept_) if hasattr(given, "coef_") else given
-        x = np.atleast_2d(np.asarray(coef, dtype=np.float64)) * (self._norm / self._unit)
-        if x.shape != (planned.problem.loss.outputs, self._width):
-            raise InvalidArgument(
-                f"Expected start to have coefficients of shape ({planned.problem.loss.outputs}, {self._width}), got "
-                f"{x.shape}. It is a fitted estimator of the same features, or a pair (coef, intercept)."
-            )
-        if planned.problem.intercept:
-            ends = np.broadcast_to(np.asarray(intercept, dtype=np.float64) / self._unit, len(x))
-            x = np.concatenate([x, ends[:, None]], axis=1)
-        return np.asarray(x.ravel())
-
     def _plan(self, loss: Loss, n: int, solver: str = "one-pass") -> Plan:
         records = 1 if self.max_rows_per_unit is None else self.max_rows_per_unit
         delta = default_delta(n) if self.delta is None else self.delta
@@ -318,13 +270,10 @@ class PrivateLinearModel(IntervalMethods, BaseEstimator):  # type: ignore[misc]
         if self.penalty and not isinstance(planned.method, Surveyed):
             raise InvalidArgument(
                 f"penalty={self.penalty} is applied in the geometry that a survey releases, and this plan has none (n "
-                "is too small, survey='none', or a start is given). Leave the penalty out, or lower radius."
+                "is too small, survey='none', another solver, or a start). Leave the penalty out, or lower radius."
             )
         if self.penalty:
             positive("penalty", self.penalty, "It is the weight of half the squared norm of the coefficients.")
-
-    def _has_start(self) -> bool:
-        return self.start is not None or (bool(self.warm_start) and hasattr(self, "coef_"))
 
     def _cap(self, unit: Any) -> ContributionCap | None:
         if (unit is None) != (self.max_rows_per_unit is None):

@@ -1,0 +1,82 @@
+"""What estimators make of their input: raw tables through declared columns, rows in the unit ball, an earlier model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpsco.errors import DataError, InvalidArgument
+from dpsco.estimators.validation import typed_rows
+from dpsco.planning.plan import Plan
+from dpsco.query import Array
+from dpsco.rows.csr import is_sparse
+from dpsco.rows.gate import admit, container, declared_by
+from dpsco.rows.public_columns import PublicColumns
+from dpsco.rows.row_norm import unit_rows
+
+__all__ = ["RawInput"]
+
+
+class RawInput:
+    """Methods of estimators that take raw tables and begin with an earlier model."""
+
+    columns: Any
+    start: Any
+    warm_start: bool
+    n_features: int | None
+    columns_: PublicColumns | None
+    n_features_in_: int
+    _norm: float
+    _width: int
+    _unit: float
+
+    def _encoded(self, X: Any) -> Any:
+        """Return a raw table as features, if columns are declared."""
+        return X if self.columns_ is None else self.columns_.transform(X)
+
+    def _typed(self, X: Any, *, first: bool, strict: bool) -> Any:
+        """Return rows behind the gate, and note names and numbers of features."""
+        columns = self.columns_
+        if columns is None:
+            X = typed_rows(self, X, first=first, strict=strict, width=self.n_features)
+            self._width = int(self.__dict__["n_features_in_"])
+            return X
+        if X.shape[0] == 0:
+            raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: X is empty.")
+        if first:
+            self.n_features_in_, self._width = len(columns.names), columns.width
+            self.feature_names_in_ = np.array(columns.names, dtype=object)
+        X = container(X)
+        return admit(X, declared_by(X, columns.width))
+
+    def _upstream(self, X: Any) -> bool:
+        """Return whether it is unknown what made ``X``: rows of ``PublicColumns`` come with their norm."""
+        return self.columns is None and getattr(X, "feature_norm", None) is None
+
+    def _in_ball(self, rows: Any) -> Any:
+        """Return all of the rows, each scaled into the unit ball."""
+        whole = rows[:]
+        return unit_rows(whole if is_sparse(whole) else np.ascontiguousarray(whole), self._norm)
+
+    def _start(self, planned: Plan) -> Array | None:
+        """Return x_0 in the units of the plan: an earlier model, whose report says what it cost."""
+        given = self.start
+        if given is None and self.warm_start and hasattr(self, "coef_"):
+            given = self
+        if given is None:
+            return None
+        coef, intercept = (given.coef_, given.intercept_) if hasattr(given, "coef_") else given
+        x = np.atleast_2d(np.asarray(coef, dtype=np.float64)) * (self._norm / self._unit)
+        if x.shape != (planned.problem.loss.outputs, self._width):
+            raise InvalidArgument(
+                f"Expected start to have coefficients of shape ({planned.problem.loss.outputs}, {self._width}), got "
+                f"{x.shape}. It is a fitted estimator of the same features, or a pair (coef, intercept)."
+            )
+        if planned.problem.intercept:
+            ends = np.broadcast_to(np.asarray(intercept, dtype=np.float64) / self._unit, len(x))
+            x = np.concatenate([x, ends[:, None]], axis=1)
+        return np.asarray(x.ravel())
+
+    def _has_start(self) -> bool:
+        return self.start is not None or (bool(self.warm_start) and hasattr(self, "coef_"))
