@@ -28,7 +28,7 @@ QUICK: dict[str, list[str]] = {
     "default_fit": ["20000"],
     "files": ["50000"],
     "adult": [],
-    "survey": ["--keys", "1"],
+    "survey": ["--quick"],
     "intervals": ["--quick"],
     "tables": ["--keys", "1", "--rows", "4000"],
     "solvers": ["--keys", "1", "--only", "2"],

@@ -1,16 +1,18 @@
-"""The survey: excess of the surveyed plan beside the plain one, on the reference problem, Adult and MNIST.
+"""The survey: the default plan on the reference problem, Adult, MNIST and simulated tables, beside rivals and marks.
 
-    python -m benchmarks survey                                      the reference problem
-    python -m benchmarks survey --adult PATH --mnist PATH            and real tables, from the archives' paths
-    python -m benchmarks survey --keys 2                             fewer keys
+    python -m benchmarks survey                                everything but the real tables
+    python -m benchmarks survey --data FOLDER                  and these: adult.npz and mnist.npz (or DPSCO_DATA=FOLDER)
+    python -m benchmarks survey --only tables --keys 2         one part: reference, adult, mnist, tables, grid
+    python -m benchmarks survey --quick                        every part at a small size: shows that they run
 
-Every run is the library's own: dpsco.plan(..., survey="auto") and dpsco.train, nothing tuned. Features are scaled by
-public constants; rows of Adult have norm at most 3.5, those of MNIST are shortened to 1.
+Every run is the library's own: dpsco.plan and dpsco.train, nothing tuned. Features are scaled by public constants; rows
+of Adult have norm at most 3.5, those of MNIST are shortened to 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ import numpy as np
 
 import dpsco
 from benchmarks.adult import load as load_adult
+from benchmarks.survey_grid import grid
+from benchmarks.survey_tables import TABLES, tables
 from dpsco.datasets import reference_problem
 
 REFERENCE = (
@@ -48,13 +52,13 @@ def key(number: int) -> bytes:
     return bytes([number]) * 32
 
 
-def reference(keys: int) -> None:
+def reference(keys: int, *, quick: bool = False) -> None:
     """Excess risk on the reference problem."""
-    for n, epsilon, rounds, mark in REFERENCE:
+    for n, epsilon, rounds, mark in REFERENCE[-1:] if quick else REFERENCE:
         data = reference_problem(n)
         problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=50)
         budget = dpsco.Budget(epsilon, n**-1.1)
-        plan = dpsco.plan(problem, n=n, budget=budget, rounds=rounds, survey="auto")
+        plan = dpsco.plan(problem, n=n, budget=budget, rounds=rounds)
         began, found = time.perf_counter(), []
         for number in range(keys):
             result = dpsco.train(plan, dpsco.stream(data.features, data.labels), key=key(number))
@@ -75,7 +79,7 @@ def adult(path: Path, keys: int) -> None:
     )
     for epsilon, rounds, mark in ADULT:
         budget = dpsco.Budget(epsilon, 1e-5)
-        plan = dpsco.plan(problem, n=len(labels), budget=budget, rounds=rounds, survey="auto")
+        plan = dpsco.plan(problem, n=len(labels), budget=budget, rounds=rounds)
         began, gaps, right = time.perf_counter(), [], []
         for number in range(keys):
             order = np.random.default_rng(500 + number).permutation(len(labels))
@@ -95,7 +99,7 @@ def mnist(path: Path, keys: int) -> None:
     test = test / np.maximum(np.linalg.norm(test, axis=1), 1.0)[:, None]
     problem = dpsco.Problem(dpsco.Softmax(10), dpsco.L2Ball(1e3), dimension=784, intercept=True)
     for rounds, mark in MNIST:
-        plan = dpsco.plan(problem, n=60_000, budget=dpsco.Budget(1.0, 1e-5), rounds=rounds, survey="auto")
+        plan = dpsco.plan(problem, n=60_000, budget=dpsco.Budget(1.0, 1e-5), rounds=rounds)
         began, found = time.perf_counter(), []
         for number in range(keys):
             order = np.random.default_rng(500 + number).permutation(60_000)
@@ -111,19 +115,25 @@ def log_loss(scores: Any, labels: Any) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks survey")
-    parser.add_argument("--keys", type=int, default=20)
-    parser.add_argument("--adult", type=Path, help="adult.npz")
-    parser.add_argument("--mnist", type=Path, help="mnist.npz; at most 3 keys")
-    parser.add_argument("--no-reference", action="store_true")
+    parser.add_argument("--keys", type=int, default=20, help="runs per figure; at most 3 of MNIST, tables and the grid")
+    parser.add_argument("--data", default=os.environ.get("DPSCO_DATA"), help="folder of adult.npz and mnist.npz")
+    parser.add_argument("--only", choices=("reference", "adult", "mnist", "tables", "grid"))
+    parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    if not given.no_reference:
-        reference(given.keys)
-    for name, run, keys in (("adult", adult, given.keys), ("mnist", mnist, min(given.keys, 3))):
-        path = getattr(given, name)
-        if path is None or not path.exists():
-            print(f"  {name} skipped: give the path of {name}.npz, --{name} PATH")
-        else:
-            run(path, keys)
+    keys, few = (1, 1) if given.quick else (given.keys, min(given.keys, 3))
+    if given.only in (None, "reference"):
+        reference(keys, quick=given.quick)
+    for name, run, count in (("adult", adult, keys), ("mnist", mnist, few)):
+        if given.only in (None, name):
+            path = None if given.data is None else Path(given.data) / f"{name}.npz"
+            if path is None or not path.exists():
+                print(f"  {name} skipped: give the folder of {name}.npz, --data FOLDER or DPSCO_DATA")
+            else:
+                run(path, count)
+    if given.only in (None, "tables"):
+        tables(few, TABLES[:2] if given.quick else TABLES)
+    if given.only in (None, "grid"):
+        grid(few, quick=given.quick)
 
 
 if __name__ == "__main__":

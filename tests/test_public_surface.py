@@ -22,12 +22,12 @@ def test_the_surface_works_as_its_users_write_it() -> None:
     assert (problem.lipschitz, problem.smoothness) == (1.0, 0.25)
     surveyed_plan = dpsco.plan(problem, n=n, budget=budget, survey="auto")
     assert isinstance(surveyed_plan.method, dpsco.Surveyed)
-    assert surveyed_plan.rounds == 16
+    assert surveyed_plan.rounds == 14
     assert dpsco.plan(problem, n=n, budget=budget, rounds=8, survey="auto").rounds == 8
     assert "Known after" in surveyed_plan.explain()
     assert dpsco.Plan.from_json(surveyed_plan.to_json()) == surveyed_plan
     surveyed = dpsco.train(surveyed_plan, dpsco.stream(data.features, data.labels))
-    assert surveyed.report.rounds <= 16
+    assert surveyed.report.rounds <= 14
     assert surveyed.geometry is not None
     assert len(surveyed.geometry.sizes) == 50
     assert surveyed.health is not None

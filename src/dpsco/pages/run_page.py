@@ -72,7 +72,7 @@ def _curve(result: Result) -> str:
 
 
 def _predicted(result: Result) -> dict[str, str]:
-    parts = result.plan.prediction
+    parts = result.prediction
     if parts is None:
         return {}
     return {

@@ -62,6 +62,8 @@ class Start:
     """(k,): variance of the optimum about the start, per direction and output."""
     gradient_variance: Array
     """(k,): variance of a released gradient entry, without sampling."""
+    gradient_square: Array
+    """(k,): mean over the outputs of the squared released gradient at the base, per direction."""
 
 
 def start_from(
@@ -119,8 +121,8 @@ def start_from(
     x = (shape.scale * (shape.directions @ step).T).T
     if c > 0:
         x[-1] += base / c
-    moved = np.mean(step**2, axis=1)
-    return Start(x[:, 0] if outputs == 1 else x, factor, at_base, steepest, most, moved, left, variance)
+    moved, square = np.mean(step**2, axis=1), np.mean(along**2, axis=1)
+    return Start(x[:, 0] if outputs == 1 else x, factor, at_base, steepest, most, moved, left, variance, square)
 
 
 def floored(shape: Geometry) -> Array:

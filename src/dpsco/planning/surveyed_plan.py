@@ -41,6 +41,7 @@ def surveyed_plan(
             rounds,
             clips_apart=_APART[budget.adjacency],
             kind=survey,
+            centred=not problem.intercept,
         )
         if choice.kind is not None:
             method = Surveyed(

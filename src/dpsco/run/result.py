@@ -13,6 +13,7 @@ from dpsco.errors import DataError
 from dpsco.inference import Evidence, Inference, infer
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
+from dpsco.planning.prediction import Prediction
 from dpsco.planning.released_survey import Health
 from dpsco.problem import CustomLoss, Loss, Problem
 from dpsco.query import Array, Clipped
@@ -119,6 +120,8 @@ class Result:
         What the survey released of the rows' geometry and fitness; None without one.
     evidence : Evidence
         The released values of a surveyed run, for inference; None without a survey.
+    prediction : Prediction
+        Excess risk to expect: the plan's, or the one that followed from the released survey; None if there is none.
     """
 
     model: Model
@@ -129,6 +132,7 @@ class Result:
     geometry: Geometry | None = None
     health: Health | None = None
     evidence: Evidence | None = None
+    prediction: Prediction | None = None
 
     @cached_property
     def inference(self) -> Inference:
