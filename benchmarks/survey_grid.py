@@ -19,7 +19,7 @@ import numpy as np
 import dpsco
 from benchmarks.survey_tables import Table, draw
 from dpsco.datasets import reference_problem
-from dpsco.planning import second_stage
+from dpsco.planning import rounds_in_geometry
 from dpsco.planning.geometry import metric
 from dpsco.planning.surveyed_planner import RoundsChoice
 
@@ -38,11 +38,11 @@ def forced(ridge: float, rounds: int, beta: float, clip: float) -> Iterator[None
         longest = clip * slope * math.sqrt(float(np.sum(sizes)))
         return RoundsChoice(ridge, rounds, "halved", steep, longest, 0.0, 0.0, 0.0, ratios)
 
-    planned, second_stage.rounds_choice = second_stage.rounds_choice, choice  # type: ignore[attr-defined]
+    planned, rounds_in_geometry.rounds_choice = rounds_in_geometry.rounds_choice, choice  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        second_stage.rounds_choice = planned  # type: ignore[attr-defined]
+        rounds_in_geometry.rounds_choice = planned  # type: ignore[attr-defined]
 
 
 def problems() -> Iterator[tuple[str, dpsco.Plan, Any, Any, Any]]:

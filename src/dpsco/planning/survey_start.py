@@ -62,8 +62,8 @@ class Start:
     """(k,): variance of the optimum about the start, per direction and output."""
     gradient_variance: Array
     """(k,): variance of a released gradient entry, without sampling."""
-    gradient_square: Array
-    """(k,): mean over the outputs of the squared released gradient at the base, per direction."""
+    gradient_square: Array | None = None
+    """(k,): mean over the outputs of the squared released gradient at the base, per direction; None without one."""
 
 
 def start_from(

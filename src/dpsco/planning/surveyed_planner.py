@@ -284,9 +284,9 @@ def _unseen(start: Start, truth: Array, hidden: Array, rows: int) -> float:
 
     A signal h whose scores spread evenly over the directions has a squared gradient of 2 c h mean(xi).
     """
-    variance = (start.gradient_variance + start.curvature * truth / rows)[hidden]
-    if not len(variance):
+    if start.gradient_square is None or not np.any(hidden):
         return math.inf
+    variance = (start.gradient_variance + start.curvature * truth / rows)[hidden]
     above = max(0.0, float(np.sum(start.gradient_square[hidden] - variance)))
     doubt = 2 * math.sqrt(2 * float(np.sum(variance**2)))
     return (above + doubt) / (2 * start.curvature * max(float(np.mean(truth[hidden])), _EMPTY))

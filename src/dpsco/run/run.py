@@ -376,7 +376,7 @@ class Run:
             geometry=self.geometry,
             health=self.health,
             evidence=evidence_of(self.plan, self._second, self._stage),
-            prediction=(self.plan if self._second is None else self._second.plan).prediction,
+            prediction=(self._second or self).plan.prediction,
         )
 
     # --- one process, one owner ------------------------------------------------------------------
