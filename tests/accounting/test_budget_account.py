@@ -232,6 +232,25 @@ def test_a_charge_that_waited_for_another_sees_what_it_wrote(account: Account) -
     assert [run["id"] for run in account.runs] == ["first"]
 
 
+def test_a_charge_waits_for_the_file_that_replaced_the_one_it_waited_for(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One charge has written and ended, another holds the new file: a third, which waited for the first, waits on."""
+    from dpsco.json_files import locked, write_sealed
+
+    monkeypatch.setattr("dpsco.accounting.account.PATIENCE", 1.0)
+    first, second = locked(account.path, "account"), locked(account.path, "account")
+    with ThreadPoolExecutor() as pool, first:
+        waiting = pool.submit(account.charge, "third", Budget(0.5, 1e-6))
+        time.sleep(0.2)
+        write_sealed(account.path, account._read())
+        with second:
+            first.__exit__(None, None, None)
+            with pytest.raises(CheckpointError, match="in use"):
+                waiting.result()
+    assert account.runs == []
+
+
 def test_of_processes_that_create_an_account_at_once_one_succeeds(tmp_path: Path) -> None:
     program = (
         "import sys; from dpsco import Account, AccountError, Budget\n"

@@ -7,9 +7,26 @@ from tests.mutation.mutant import Mutant
 __all__ = ["ONE_ROW"]
 
 ODD = "tests/rows/test_one_odd_row.py"
+DECLARED = "tests/rows/test_declared_types.py"
 PRESENCE = "tests/engines/on_flower/test_presence.py"
 
 ONE_ROW = (
+    Mutant(
+        "a blank line of a CSV file is no row",
+        (("rows/readers/csv.py", "ignore_empty_lines=False", "ignore_empty_lines=True"),),
+        (f"{DECLARED}::test_a_blank_line_is_a_row_and_moves_no_other",),
+    ),
+    Mutant(
+        "a blank line of a libsvm file is no row",
+        (
+            (
+                "rows/readers/libsvm.py",
+                'lines = [line if line.strip() else b"nan" for line in _lines(block)]',
+                "lines = [line for line in _lines(block) if line.strip()]",
+            ),
+        ),
+        (f"{DECLARED}::test_a_blank_line_is_a_row_and_moves_no_other",),
+    ),
     Mutant(
         "a JAX round in whole numbers where the loss would take them",
         (

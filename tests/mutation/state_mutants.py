@@ -10,6 +10,23 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 STATE = (
     Mutant(
+        "rows of an interrupted call are taken again",
+        (("estimators/base.py", "targets, within=True)", "targets)"),),
+        ("tests/estimators/test_partial_fit.py::test_an_interrupt_after_the_rows_were_taken_ends_the_run_too",),
+    ),
+    Mutant(
+        "a query shows an iterate that its method may not show",
+        (("run/run.py", 'raise HorizonError(f"{self._last_alone} A query holds an iterate.")', "pass"),),
+        ("tests/methods/test_refusals.py::test_snowball_shows_nothing_before_its_last_iterate",),
+    ),
+    Mutant(
+        "a lock on a file that was replaced",
+        (("json_files.py", "if os.path.samestat(os.fstat(self._descriptor or 0), self._path.stat()):", "if True:"),),
+        (
+            "tests/accounting/test_budget_account.py::test_a_charge_waits_for_the_file_that_replaced_the_one_it_waited_for",
+        ),
+    ),
+    Mutant(
         "the fingerprint check removed",
         (("release/releaser.py", "elif not hmac.compare_digest(recorded, fingerprint):", "elif False:"),),
         ("tests/release/test_release.py::test_another_sum_for_a_released_round_is_refused",),
