@@ -32,6 +32,10 @@ PLAN = dpsco.Plan(PROBLEM, N, BUDGET, Surveyed(rounds=5, rows=300))
 BOXED = dpsco.Problem(dpsco.Logistic(), dpsco.Box(-0.5, 2.0), P, feature_norm=3.0, intercept=True)
 PLANS = {
     "box": dpsco.Plan(BOXED, N, BUDGET, Surveyed(rounds=5, rows=300, kind="diagonal")),
+    "low-rank": dpsco.Plan(PROBLEM, N, BUDGET, Surveyed(rounds=5, rows=300, kind="low-rank")),
+    "low-rank, replace": dpsco.Plan(
+        PROBLEM, N, dpsco.Budget(2.0, 1e-5, "replace"), Surveyed(rounds=5, rows=300, kind="low-rank")
+    ),
     "dp-ftrl": dpsco.Plan(PROBLEM, N, BUDGET, Surveyed(rounds=5, rows=300, later="dp-ftrl")),
     "zero-out": PLAN,
     "replace": dpsco.Plan(PROBLEM, N, dpsco.Budget(2.0, 1e-5, "replace"), Surveyed(rounds=5, rows=300)),
@@ -127,7 +131,7 @@ def test_one_row_moves_one_sum_of_one_stage_by_no_more_than_the_noise_covers(nam
             assert exact_distance_squared(base.sums[t], other.sums[t]) <= Fraction(covered[t].difference) ** 2
 
 
-@pytest.mark.parametrize("kind", ["full", "diagonal"])
+@pytest.mark.parametrize("kind", ["full", "diagonal", "low-rank"])
 @pytest.mark.parametrize("loss", [dpsco.Logistic(), dpsco.Softmax(3)], ids=["logistic", "softmax"])
 def test_a_row_that_is_there_or_not_moves_one_sum_of_one_stage(kind, loss):
     """Add-remove: rows have their stage and round by a hash of their id, and each contribution is rounded by itself."""

@@ -52,7 +52,7 @@ def add_model_options(parser: Any) -> Any:
     model.add_argument("--rounds", type=float, help="number of rounds, the survey's included (default: planned)")
     model.add_argument(
         "--survey",
-        choices=("auto", "full", "diagonal", "intervals", "none"),
+        choices=("auto", "full", "diagonal", "low-rank", "intervals", "none"),
         default="auto",
         help="first learn the geometry of the rows in one round (default auto: where it pays)",
     )

@@ -13,6 +13,7 @@ Cost: p^2 multiply-adds per row, by matrix products in the threads of the oracle
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -24,13 +25,15 @@ from numpy.typing import NDArray
 from dpsco.clipping.oracle import Oracle
 from dpsco.clipping.survey import dense, padded, unit_rows
 from dpsco.errors import InvalidArgument, positive
-from dpsco.json_files import decode_array, encode_array
+from dpsco.json_files import canonical, decode_array, encode_array
 from dpsco.parallel import one_blas_thread
+from dpsco.problem.domains import Domain
+from dpsco.problem.mapped_ball import mapped_ball
 from dpsco.query import Array, Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.on_demand import RowsOnDemand
 
-__all__ = ["MappedOracle", "RowMap"]
+__all__ = ["MappedOracle", "RowMap", "one_by_one", "products"]
 
 _TOGETHER = 64
 """Rows of one product. Pieces of rows begin at multiples of it, so a row's bits do not depend on the threads."""
@@ -50,10 +53,37 @@ class RowMap:
     """The map from rows to the coordinates of u, and back for models. Public: made from released values."""
 
     matrix: Array
-    """P, of shape (p, p) with the constant's column last."""
+    """P, of shape (p, p) with the constant's column last; (p, 0) where a subclass keeps factors."""
     feature_norm: float
     constant: float
     """The column that stands for the intercept; 0 without one."""
+
+    @property
+    def norm(self) -> float:
+        """Spectral norm of P; infinite if it is not finite."""
+        return float(np.linalg.norm(self.matrix, 2)) if np.all(np.isfinite(self.matrix)) else math.inf
+
+    @property
+    def own_scale(self) -> Array:
+        """What the columns of P are multiplied by to give the problem's own parameters."""
+        scale = np.full(len(self.matrix), 1.0 / self.feature_norm)
+        if self.constant > 0:
+            scale[-1] = self.constant
+        return scale
+
+    @property
+    def sides(self) -> Array:
+        """The scales of a diagonal map, in the problem's own parameters."""
+        return np.diag(self.matrix) * self.own_scale
+
+    def start(self, x: Array) -> Array:
+        """Return the u that stands for x."""
+        found = np.linalg.lstsq(self.own.T, x.reshape(-1, len(self.matrix)).T, rcond=None)[0]
+        return np.ascontiguousarray(found.T).ravel()
+
+    def ball(self, radius: float) -> Domain:
+        """Return the set {||M'u|| <= radius}."""
+        return mapped_ball(self.own.T, radius)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as JSON holds it."""
@@ -74,7 +104,7 @@ class RowMap:
         return isinstance(other, RowMap) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        return hash((self.matrix.tobytes(), self.feature_norm, self.constant))
+        return hash(canonical(self.to_dict()))
 
     def rows(self, features: Any) -> NDArray[Any]:
         """B of each row, in the type of ``features``; a row that is not finite as NaN: SENSITIVE."""
@@ -86,7 +116,7 @@ class RowMap:
         largest = _LARGEST_SQUARE[dtype] if low <= self.feature_norm <= high else -1.0
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             squares = np.einsum("ij,ij->i", features, features)
-            b = _products(features, matrix[:width])
+            b = products(features, matrix[:width])
             b /= np.maximum(np.sqrt(squares), norm)[:, None]
             if self.constant > 0:
                 b += dtype.type(self.constant) * matrix[width]
@@ -113,10 +143,8 @@ class RowMap:
         """B of each row by operations on single numbers, in one order: no row's place changes its bits. SENSITIVE."""
         features = dense(features)
         a, _, unusable = unit_rows(padded(features, _TOGETHER), self.feature_norm, self.constant)
-        b = np.zeros_like(a)
         with np.errstate(all="ignore"):
-            for column, weights in zip(a.T, self.matrix.T, strict=True):
-                b += column[:, None] * weights
+            b = one_by_one(a, self.matrix.T)
         b[unusable] = np.nan
         return b[: len(features)]
 
@@ -129,10 +157,7 @@ class RowMap:
     @property
     def own(self) -> Array:
         """M: u stands for the problem's own parameters M'u; a gradient g in these is M g in coordinates of u."""
-        own = self.matrix / self.feature_norm
-        if self.constant > 0:
-            own[:, -1] = self.matrix[:, -1] * self.constant
-        return own
+        return self.matrix * self.own_scale
 
     def parameters(self, u: Array) -> Array:
         """Return the problem's own parameters that ``u`` stands for, class after class."""
@@ -164,11 +189,19 @@ def _some(mapped: Callable[[Any], NDArray[Any]], rows: Any, first: int, last: in
     return mapped(rows[first:last])
 
 
-def _products(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:
+def products(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:
     """Return rows @ matrix by products of ``_TOGETHER`` rows, so that bits do not depend on where pieces begin."""
     out = np.empty((len(rows), matrix.shape[1]), rows.dtype)
     whole = len(rows) // _TOGETHER * _TOGETHER
     shape = whole // _TOGETHER, _TOGETHER
     np.matmul(rows[:whole].reshape(*shape, len(matrix)), matrix, out=out[:whole].reshape(*shape, out.shape[1]))
     np.matmul(rows[whole:], matrix, out=out[whole:])
+    return out
+
+
+def one_by_one(rows: Array, matrix: Array) -> Array:
+    """Return rows @ matrix by operations on single numbers, in one order for every row."""
+    out = np.zeros((len(rows), matrix.shape[1]))
+    for column, weights in zip(rows.T, matrix, strict=True):
+        out += column[:, None] * weights
     return out

@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 
 from dpsco.clipping.bound import LARGEST_NORM, SMALLEST_NORM, clip_scale, row_norms
 from dpsco.clipping.linear import LinearOracle
+from dpsco.clipping.sketch import TAU, rank_of, sketched
 from dpsco.errors import InvalidArgument
 from dpsco.parallel import available_threads, in_order, one_blas_thread
 from dpsco.problem.losses import Loss
@@ -54,6 +55,7 @@ __all__ = [
     "joint_bounds",
     "joint_parts",
     "joint_rows",
+    "moment_size",
     "pack",
     "padded",
     "sum_length",
@@ -62,7 +64,7 @@ __all__ = [
     "unpack",
 ]
 
-MOMENTS = ("full", "diagonal")
+MOMENTS = ("full", "diagonal", "low-rank")
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,9 @@ def joint_bounds(moment: Moment) -> tuple[float, float]:
     if not 0 < kappa <= math.sqrt(2.0) or not 0 < theta <= 1:
         raise InvalidArgument(f"Expected gradient={kappa:g} in (0, sqrt 2] and health={theta:g} in (0, 1].")
     square = 1 + moment.constant**2
+    if moment.kind == "low-rank":
+        clip = square * math.sqrt(TAU**2 + kappa**2 + 4 * theta**2)  # the statement of clipping/sketch.py
+        return clip, 2 * clip
     apart = math.sqrt(2 * (1 + kappa**2 / 2) ** 2 + 4 * theta**2)
     return square * math.sqrt(1 + kappa**2 + 3 * theta**2), square * apart
 
@@ -173,8 +178,13 @@ def joint_bounds(moment: Moment) -> tuple[float, float]:
 def survey_size(moment: Moment, parameters: int) -> int:
     """Numbers that a survey of a model with ``parameters`` parameters sends."""
     p = parameters // moment.outputs
-    second = p * (p + 1) // 2 if moment.kind == "full" else 2 * p - 1
-    return second + parameters + health_size(moment)
+    return moment_size(moment.kind, p) + parameters + health_size(moment)
+
+
+def moment_size(kind: str, columns: int) -> int:
+    """Numbers of the second moment in a survey of rows of so many columns."""
+    sizes = {"full": columns * (columns + 1) // 2, "diagonal": 2 * columns - 1}
+    return sizes.get(kind, columns * rank_of(columns) + 1)
 
 
 def health_size(moment: Moment) -> int:
@@ -220,6 +230,9 @@ def joint_rows(moment: Moment, parts: JointParts) -> Array:
         first, second = _triangle(p)
         moments = rows[:, first] * rows[:, second]
         moments[:, first != second] *= math.sqrt(2.0)
+    elif moment.kind == "low-rank":
+        b, energy = _sketch_parts(moment, rows, rowwise=True)
+        moments = np.hstack([(rows[:, :, None] * b[:, None, :]).reshape(len(rows), -1), energy[:, None]])
     else:
         column = rows[:, :-1] * rows[:, -1:] if moment.constant > 0 else np.zeros((len(rows), p - 1))
         moments = np.hstack([rows * rows, math.sqrt(2.0) * column])
@@ -227,11 +240,20 @@ def joint_rows(moment: Moment, parts: JointParts) -> Array:
     return np.hstack([moments, gradients, moment.health * (1 + moment.constant**2) * health])
 
 
+def _sketch_parts(moment: Moment, rows: Array, *, rowwise: bool) -> tuple[Array, Array]:
+    """Sketch and weighed energy of each row: SENSITIVE."""
+    b = sketched(rows, math.hypot(1.0, moment.constant), rowwise=rowwise)
+    return b, moment.health * np.einsum("ij,ij->i", rows, rows)
+
+
 def _joint_sum(moment: Moment, parts: JointParts) -> Array:
     """Sum of v(d) over the rows: SENSITIVE."""
     rows, slopes, health, _ = parts
     if moment.kind == "full":
         second = pack(rows.T @ rows)
+    elif moment.kind == "low-rank":
+        b, energy = _sketch_parts(moment, rows, rowwise=False)
+        second = np.append((rows.T @ b).ravel(), np.sum(energy))
     else:
         column = rows[:, :-1].T @ rows[:, -1] if moment.constant > 0 else np.zeros(rows.shape[1] - 1)
         second = np.concatenate([np.sum(rows * rows, axis=0), math.sqrt(2.0) * column])

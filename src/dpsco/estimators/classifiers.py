@@ -94,7 +94,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         Whether the model has an intercept.
     rounds : int, optional
         Number of adaptive rounds; planned by default. With a survey it is the most of them.
-    survey : {"auto", "full", "diagonal", "intervals", "none"}
+    survey : {"auto", "full", "diagonal", "low-rank", "intervals", "none"}
         "auto": a first round learns the geometry of the rows where that pays. Columns may then differ in size. The
         others as in ``dpsco.plan``.
     solver : {"one-pass", "auto", "objective-perturbation", "sufficient-statistics"}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from dpsco.clipping.row_map import RowMap
+from dpsco.clipping.low_rank_map import map_from_dict
 from dpsco.errors import InvalidArgument, one_of
 from dpsco.methods.accelerated_gd import AcceleratedGD
 from dpsco.methods.accelerated_sgd import AcceleratedSGD
@@ -90,7 +90,7 @@ def method_from_dict(data: Mapping[str, Any]) -> Method:
     if data["name"] == InGeometry.name:
         if set(data) != {"name", "map", "later"}:
             raise InvalidArgument(f"Not a method {InGeometry.name!r}: fields are missing, extra or of another version.")
-        return InGeometry(map=RowMap.from_dict(data["map"]), later=method_from_dict(data["later"]))
+        return InGeometry(map=map_from_dict(data["map"]), later=method_from_dict(data["later"]))
     known: dict[str, type[Method]] = {**METHODS, Surveyed.name: Surveyed}
     kind = known[one_of("method", data["name"], known)]
     given = {name: math.inf if value == "inf" else value for name, value in data.items() if name != "name"}

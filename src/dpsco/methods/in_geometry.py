@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsco.accounting.budget import Budget
+from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import RowMap
 from dpsco.errors import InvalidArgument
 from dpsco.methods.method import Method
@@ -25,7 +26,6 @@ from dpsco.methods.schedule import Schedule
 from dpsco.methods.surveyed import refusal
 from dpsco.problem import Box, Everything, L2Ball, Problem
 from dpsco.problem.domains import Domain
-from dpsco.problem.mapped_ball import mapped_ball
 from dpsco.query import Array, Query, Released
 
 __all__ = ["InGeometry", "mapped_problem"]
@@ -65,11 +65,10 @@ class InGeometry(Method):
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
         """Return the schedule of ``later``, on the problem in the coordinates of u."""
-        refused = refusal(problem, "diagonal" if self.map.diagonal else "full")
+        boxed = isinstance(problem.domain, Box) and self.map.diagonal
+        refused = refusal(problem, "diagonal" if boxed else "low-rank" if isinstance(self.map, LowRankMap) else "full")
         columns = problem.dimension + problem.intercept
-        if not refused and (
-            self.map.matrix.shape != (columns, columns) or self.map.feature_norm != problem.feature_norm
-        ):
+        if not refused and (len(self.map.matrix) != columns or self.map.feature_norm != problem.feature_norm):
             refused = f"the geometry is of {len(self.map.matrix)} columns and feature_norm={self.map.feature_norm:g}"
         if refused or (self.map.constant > 0) != problem.intercept:
             raise InvalidArgument(f"No geometry is possible here: {refused or 'it has another intercept'}.")
@@ -91,8 +90,7 @@ class InGeometry(Method):
 
     def start(self, schedule: Schedule, x0: Array) -> Any:
         """Start at the u_0 that stands for x_0."""
-        u0 = np.linalg.lstsq(self.map.own.T, x0.reshape(-1, len(self.map.matrix)).T, rcond=None)[0].T.ravel()
-        return self.later.start(schedule, schedule.problem.domain.project(np.ascontiguousarray(u0)))
+        return self.later.start(schedule, schedule.problem.domain.project(self.map.start(x0)))
 
     def ask(self, schedule: Schedule, state: Any) -> Query:
         """Ask as ``later`` does."""
@@ -110,12 +108,12 @@ class InGeometry(Method):
 def mapped_problem(problem: Problem, row_map: RowMap) -> Problem:
     """Return the problem in the coordinates of u: no intercept's column of its own, the domain's set of u."""
     columns = len(row_map.matrix)
-    longest = math.hypot(1.0, row_map.constant) * float(np.linalg.norm(row_map.matrix, 2))
+    longest = math.hypot(1.0, row_map.constant) * row_map.norm
     domain: Domain = Everything()
     if isinstance(problem.domain, L2Ball):
-        domain = mapped_ball(row_map.own.T, problem.domain.radius)
+        domain = row_map.ball(problem.domain.radius)
     elif isinstance(problem.domain, Box):  # x_i = m_i u_i with m_i > 0: exactly a box
-        size, sides = columns * problem.loss.outputs, np.tile(np.diag(row_map.own), problem.loss.outputs)
+        size, sides = columns * problem.loss.outputs, np.tile(row_map.sides, problem.loss.outputs)
         lower, upper = (np.broadcast_to(b, size) / sides for b in (problem.domain.lower, problem.domain.upper))
         domain = Box(tuple(lower.tolist()), tuple(upper.tolist()))
     return Problem(loss=problem.loss, domain=domain, dimension=columns, feature_norm=longest)

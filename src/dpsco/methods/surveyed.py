@@ -54,6 +54,9 @@ LATER = ("accelerated-srgd", "unaccelerated-srgd", "dp-sgd", "dp-ftrl")
 WIDEST = 2048
 """Most columns, the intercept's included, that a full survey takes: its square crosses the waist."""
 
+WIDEST_SKETCH = 1 << 16
+"""Most columns that a low-rank survey takes."""
+
 
 @dataclass(frozen=True, eq=False)
 class SurveyedState:
@@ -75,7 +78,7 @@ class Surveyed(RoundMethod):
         The most adaptive rounds, the survey's included. The released survey decides how many are used.
     rows : int
         n_0: rows that are surveyed. No later round sees them.
-    kind : {"full", "diagonal"}
+    kind : {"full", "diagonal", "low-rank"}
         What is released of the second moment.
     later : {"accelerated-srgd", "unaccelerated-srgd", "dp-sgd", "dp-ftrl"}
         Method of the later rounds. The released survey decides on its hyperparameters.
@@ -173,8 +176,9 @@ def refusal(problem: Problem, kind: str) -> str:
     boxed = isinstance(problem.domain, Box) and kind == "diagonal"  # scaled columns keep a box a box
     if not centred and not boxed and not isinstance(problem.domain, Everything):
         return "the domain has no cheap projection in the new coordinates (a ball about 0 has one, a box if diagonal)"
-    if problem.dimension + problem.intercept > WIDEST:
-        return f"rows have more than {WIDEST} columns"
+    widest = WIDEST_SKETCH if kind == "low-rank" else WIDEST
+    if problem.dimension + problem.intercept > widest:
+        return f"rows have more than {widest} columns (survey='low-rank' takes up to {WIDEST_SKETCH})"
     return ""
 
 

@@ -64,7 +64,7 @@ def plan(
         Most bytes kept between rounds (rule ``"response"``).
     mechanism : str, optional
         Fixes how the noise is correlated; by default the one made for the method, for theorems the binary tree.
-    survey : {"auto", "full", "diagonal", "intervals", "none"}
+    survey : {"auto", "full", "diagonal", "low-rank", "intervals", "none"}
         Whether a first round learns the geometry of the rows (methods/surveyed.py) and decides on the others. "auto"
         takes one where it is possible, public numbers say that it pays, and none of method, rule, memory and mechanism
         is given. "intervals" is "full" on more rows, up to a quarter: as many as standard errors need. With a kind,

@@ -61,6 +61,8 @@ class Geometry(GeometryForm):
         Mean row, from the column of the constant; zeros without an intercept.
     feature_norm : float
         What rows were divided by before.
+    hidden : float
+        Largest size that a direction orthogonal to ``directions`` may have; 0 if they are alike.
     """
 
     scale: Array
@@ -72,6 +74,7 @@ class Geometry(GeometryForm):
     radius: float
     mean: Array
     feature_norm: float = 1.0
+    hidden: float = 0.0
 
     @property
     def p(self) -> int:
@@ -168,7 +171,7 @@ def true_spectrum(shape: Geometry) -> Array:
     """
     p, s, sw = shape.p, shape.noise, shape.radius / 2
     if len(shape.sizes) < p:
-        return np.sort(np.concatenate([np.full(p - len(shape.sizes), shape.rest), shape.sizes]))
+        return np.sort(np.concatenate([_falling(p - len(shape.sizes), shape.rest, shape.hidden), shape.sizes]))
     bulk = shape.observed < 2.1 * sw
     count = int(np.sum(bulk))
     if count < 3 or s == 0:
@@ -222,6 +225,22 @@ def _diagonal(released: ReleasedSurvey) -> Geometry:
     rest = max(float(np.sum(shrunk)) - size, 0.05 * p) / max(p - 1, 1)
     unit = float(np.median(s * scale**2))
     return Geometry(scale, (along / length)[:, None], np.array([size]), rest, np.array([size]), s, unit, mean)
+
+
+def _falling(count: int, mean: float, largest: float) -> Array:
+    """A geometric sequence of this mean that begins with ``largest``; a constant one if that is no larger."""
+    if largest <= mean * (1 + 1e-9):
+        return np.full(count, mean)
+    rank = np.arange(count) / count
+    low, high = 0.0, 40.0
+    for _ in range(40):
+        rate = 0.5 * (low + high)
+        if np.mean(np.exp(-rate * rank)) * largest > mean:
+            low = rate
+        else:
+            high = rate
+    fan = np.exp(-high * rank)
+    return np.asarray(fan * mean / np.mean(fan))
 
 
 def _increasing(values: Array) -> Array:

@@ -36,6 +36,7 @@ class GeometryForm:
         radius: float
         mean: Array
         feature_norm: float
+        hidden: float
 
     @property
     def intercept(self) -> bool:

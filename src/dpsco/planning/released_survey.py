@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsco.clipping.survey import unpack
+from dpsco.clipping.survey import moment_size, unpack
 from dpsco.query import Array, Moment
 
 __all__ = ["Health", "ReleasedSurvey", "read_survey"]
@@ -55,7 +55,7 @@ class ReleasedSurvey:
 
     kind: str
     moment: Array
-    """(p, p) for "full"; for "diagonal" the (2, p) diagonal and column of the constant."""
+    """(p, p) for "full"; for "diagonal" the (2, p) diagonal and column of the constant; for "low-rank" (p, l)."""
     gradient: Array
     """(p, K): mean gradient at zero."""
     health: Health
@@ -65,6 +65,8 @@ class ReleasedSurvey:
     moment_noise: float
     """Standard deviation of a packed moment entry."""
     gradient_noise: float
+    energy: float = 0.0
+    """Mean ||a||^2, where a low-rank survey asks for it."""
 
 
 def read_survey(value: Array, moment: Moment, *, columns: int, rows: int, sigma: float) -> ReleasedSurvey:
@@ -86,10 +88,12 @@ def read_survey(value: Array, moment: Moment, *, columns: int, rows: int, sigma:
     p = columns
     square = 1 + moment.constant**2
     omega = moment.gradient * math.sqrt(square) / moment.slope
-    sizes = np.cumsum([p * (p + 1) // 2 if moment.kind == "full" else 2 * p - 1, p * moment.outputs])
+    sizes = np.cumsum([moment_size(moment.kind, p), p * moment.outputs])
     packed, gradient, health = (part / rows for part in np.split(np.asarray(value, dtype=np.float64), sizes))
     if moment.kind == "full":
         second = unpack(packed, p)
+    elif moment.kind == "low-rank":
+        second = packed[:-1].reshape(p, -1)
     else:
         second = np.stack([packed[:p], np.append(packed[p:] / math.sqrt(2.0), packed[p - 1])])
     shares = health / (moment.health * square)
@@ -105,6 +109,7 @@ def read_survey(value: Array, moment: Moment, *, columns: int, rows: int, sigma:
             noise=sigma / (moment.health * square * rows),
             squared_slope=None if moment.classes else float(of_usable[1]),
         ),
+        energy=float(packed[-1]) / moment.health if moment.kind == "low-rank" else 0.0,
         rows=rows,
         constant=moment.constant,
         moment_noise=sigma / rows,

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsco.accounting.budget import Budget
+from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import RowMap
 from dpsco.errors import InvalidArgument
 from dpsco.methods import DPFTRL, DPSGD, AcceleratedSRGD, InGeometry, Method, UnacceleratedSRGD
@@ -92,8 +93,14 @@ def rounds_in(
         clips_apart=budget.clips_apart,
     )
     form = metric(shape, choice.ridge)
-    row_map = RowMap(form.matrix, problem.feature_norm, INTERCEPT if problem.intercept else 0.0)
-    longest = float(np.linalg.norm(row_map.matrix, 2)) if np.all(np.isfinite(row_map.matrix)) else math.inf
+    constant = INTERCEPT if problem.intercept else 0.0
+    if _in_factors(shape):
+        of, none = shape.scale[0], np.zeros((columns, 0))
+        factors = (shape.directions, of * form.gains, float(of * form.rest))
+        row_map: RowMap = LowRankMap(none, problem.feature_norm, constant, *factors)
+    else:
+        row_map = RowMap(form.matrix, problem.feature_norm, constant)
+    longest = row_map.norm
     if not math.isfinite(choice.predicted) or not all(
         1 / _SANE < value < _SANE for value in (choice.clip, choice.beta, longest)
     ):
@@ -108,6 +115,11 @@ def rounds_in(
     if later in (DPSGD.name, DPFTRL.name):
         step = _step_size(choice, T, rows // T, budget, gap=SIGNAL * start.gap, copies=max(outputs - 1, 1))
     return InMetric(row_map, _method(later, choice, T, step, budget), prediction, u0)
+
+
+def _in_factors(shape: Geometry) -> bool:
+    """Whether so few directions stand out that a map in factors is cheaper."""
+    return bool(np.ptp(shape.scale) == 0) and 4 * len(shape.sizes) <= shape.p
 
 
 def _step_size(choice: RoundsChoice, rounds: int, batch: int, budget: Budget, *, gap: float, copies: int) -> float:
@@ -165,7 +177,8 @@ def geometry_plan(
     InvalidArgument
         If the geometry is not of such rows, or no map is possible.
     """
-    columns, refused = problem.dimension + problem.intercept, refusal(problem, "diagonal")
+    columns, boxed = problem.dimension + problem.intercept, isinstance(problem.domain, Box)
+    refused = refusal(problem, "diagonal" if boxed else "low-rank" if _in_factors(shape) else "full")
     if later not in LATER:
         refused = f"method={later!r} has no rounds of clipped sums of fresh rows"
     if not refused and (shape.p != columns or shape.intercept != problem.intercept):

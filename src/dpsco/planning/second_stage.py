@@ -17,12 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import RowMap
 from dpsco.errors import InvalidArgument
 from dpsco.methods.in_geometry import mapped_problem
 from dpsco.methods.surveyed import Surveyed
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.geometry import Geometry, geometry
+from dpsco.planning.low_rank_geometry import low_rank_geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.released_survey import Health, ReleasedSurvey, read_survey
 from dpsco.planning.response_planner import response_plan
@@ -77,7 +79,8 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
     survey = read_survey(
         released, moment, columns=columns, rows=method.rows, sigma=plan.schedule.calibration.at(0).sigma
     )
-    shape = fitting(problem, dataclasses.replace(geometry(survey), feature_norm=problem.feature_norm))
+    seen = low_rank_geometry(survey) if method.kind == "low-rank" else geometry(survey)
+    shape = fitting(problem, dataclasses.replace(seen, feature_norm=problem.feature_norm))
     kind = problem.loss.kind if isinstance(problem.loss, (Logistic, Softmax)) else "other"
     start = start_from(survey, shape, loss=kind, curvature=scale.curvature, gap=scale.gap)
     left = plan.n - method.rows
@@ -100,7 +103,8 @@ def _unwhitened(plan: Plan, method: Surveyed, shape: Geometry, survey: ReleasedS
     """Return the plain plan on the other rows, for a survey that shows nothing usable."""
     problem, left, constant = plan.problem, plan.n - method.rows, method.moment(plan.problem).constant
     columns, most = problem.dimension + problem.intercept, method.rounds - 1
-    row_map = RowMap(np.eye(columns), problem.feature_norm, constant)
+    none = np.zeros((columns, 0))
+    row_map = LowRankMap(none, problem.feature_norm, constant, none, np.zeros(0), 1.0)
     mapped = mapped_problem(problem, row_map)
     if isinstance(problem.loss, Squared) and isinstance(mapped.domain, Everything):  # it has slopes of every size there
         mapped = dataclasses.replace(mapped, domain=L2Ball(_WIDE * problem.loss.label_bound))

@@ -46,6 +46,8 @@ WIDEST_FULL = 2048
 """Largest p whose full moment is asked for: p^2 / 2 numbers cross the wire."""
 MOST_ROUNDS = 14
 RIDGES = (0.1, 0.2, 0.4, 0.8, 2.0, 8.0)
+HIDDEN_RIDGES = (0.8, 2.0, 8.0)
+"""Where directions outside the known ones may be as large as the noise: less would stretch them beyond the others."""
 CLIPS = ((1.2, 0.0), (1.0, 4e-4), (0.85, 2.5e-3), (0.7, 8e-3))
 """Clip over sqrt(E ||P a||^2) and slope, and what it costs in units of F(base) - F*."""
 BETAS = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.6, 1.8, 2.1, 2.5, 3.0, 4.0, 6.0])
@@ -192,7 +194,7 @@ def rounds_choice(
         truth, moved, left = (part[thin] for part in _signal(shape, start, hypothesis, survey_rows))
         gap = 0.5 * c * float(np.sum(truth * (moved + left))) * each
         again = _resurvey(truth, moved + left, variance, shape, survey_rows, c, each)
-        for ridge in RIDGES:
+        for ridge in RIDGES if shape.hidden == 0 else HIDDEN_RIDGES:
             form = metric(again.shape, ridge)
             whitened = form.forward(np.diag(np.sqrt(truth)))
             values, vectors = np.linalg.eigh(whitened @ whitened.T)
@@ -330,7 +332,8 @@ def _grouped(values: Array, *energies: Array) -> tuple[Array, ...]:
 def _seen(shape: Geometry, form: Metric) -> tuple[float, float]:
     """Largest size in the metric and E ||P a||^2, as the survey shows them."""
     inside, rest = shape.sizes * form.gains**2, _rest_size(shape, form)
-    return max(float(np.max(inside, initial=0.0)), rest), float(np.sum(inside)) + rest * (shape.p - len(form.gains))
+    largest = max(rest, shape.hidden * form.rest**2)
+    return max(float(np.max(inside, initial=0.0)), largest), float(np.sum(inside)) + rest * (shape.p - len(form.gains))
 
 
 def _rest_size(shape: Geometry, form: Metric) -> float:

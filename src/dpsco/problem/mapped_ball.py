@@ -24,31 +24,39 @@ class MappedBall(Domain):
     """The set {||M u|| <= radius}; made by ``mapped_ball``."""
 
     basis: Array
-    """W: right singular vectors of M, one per column."""
+    """W: right singular vectors of M, one per column; all of them, or those whose gain is not ``rest``."""
     gains: Array
     """g: singular values of M, in the order of the columns."""
     radius: float
+    rest: float = 0.0
+    """Singular value of M for every direction orthogonal to ``basis``."""
     kind: ClassVar[str] = "mapped ball"
 
     def project(self, x: Array) -> Array:
         """Return the nearest point, in the Euclidean norm of u."""
-        w = x.reshape(-1, len(self.gains)) @ self.basis
-        if self._length(w, 0.0) <= self.radius:
+        rows = x.reshape(-1, len(self.basis))
+        w = rows @ self.basis
+        # A full basis leaves nothing but rounding outside.
+        outside = rows - w @ self.basis.T if self.basis.shape[1] < len(self.basis) else np.zeros_like(rows)
+        far = float(np.linalg.norm(outside))
+        if self._length(w, far, 0.0) <= self.radius:
             return x.copy()
-        low, high = 0.0, 1.0 / float(np.max(self.gains)) ** 2
-        while self._length(w, high) > self.radius and high < 1e300:
+        low, high = 0.0, 1.0 / max(float(np.max(self.gains, initial=0.0)), self.rest) ** 2
+        while self._length(w, far, high) > self.radius and high < 1e300:
             low, high = high, 4.0 * high
         for _ in range(100):
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if self._length(w, middle) > self.radius else (low, middle)
-        return np.asarray(((w / (1.0 + high * self.gains**2)) @ self.basis.T).ravel())
+            low, high = (middle, high) if self._length(w, far, middle) > self.radius else (low, middle)
+        inside = (w / (1.0 + high * self.gains**2)) @ self.basis.T
+        return np.asarray((inside + outside / (1.0 + high * self.rest**2)).ravel())
 
-    def _length(self, w: Array, m: float) -> float:
-        return float(np.linalg.norm(w * self.gains / (1.0 + m * self.gains**2)))
+    def _length(self, w: Array, far: float, m: float) -> float:
+        inside = float(np.linalg.norm(w * self.gains / (1.0 + m * self.gains**2)))
+        return math.hypot(inside, far * self.rest / (1.0 + m * self.rest**2))
 
     def radius_in(self, dimension: int) -> float:
         """Radius over the least gain."""
-        least = float(np.min(self.gains))
+        least = float(np.min(self.gains, initial=self.rest if self.basis.shape[1] < len(self.basis) else math.inf))
         return self.radius / least if least > 0 else math.inf
 
     def diameter_in(self, dimension: int) -> float:

@@ -48,6 +48,7 @@ def devices(plan: dpsco.Plan, features: np.ndarray, labels: np.ndarray, ids: lis
         ("client", "full", dpsco.Logistic()),
         ("example", "full", dpsco.Logistic()),
         ("client", "diagonal", dpsco.Softmax(2)),
+        ("client", "low-rank", dpsco.Softmax(2)),
     ],
 )
 def test_devices_of_one_row_train_the_model_of_a_hashed_stream(unit: str, kind: str, loss: Any) -> None:

@@ -82,15 +82,35 @@ def _differences(asked: Asked, gradients: Gradients) -> NDArray[np.float64]:
         if found.ndim != 2 or found.shape[1] != asked.length:  # one row must not become two contributions
             raise ValueError("A survey of another length than the query says.")
         return found
-    m, points = asked.matrix, asked.points
-    if m is not None:
-        points = (points.reshape(-1, len(m)) @ m).reshape(len(points), -1)
+    points, mapped = asked.points, asked.matrix is not None or asked.factors is not None
+    if mapped:
+        points = _own(asked, points)
         gradients = getattr(gradients, "shortened", gradients)
     terms = (w * np.asarray(gradients(x), dtype=np.float64) for w, x in zip(asked.weights, points, strict=True))
     rows = np.sum(list(terms), axis=0)
-    if m is not None:
-        rows = rows.reshape(-1, m.shape[1]) @ m.T
+    if mapped:
+        rows = _turned(asked, rows)
     return np.asarray(rows.reshape(-1, asked.length))
+
+
+def _own(asked: Asked, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """M'u of each point, block by block."""
+    if asked.factors is not None:
+        rest, scale, gains, v = asked.factors
+        u = points.reshape(-1, len(scale))
+        return np.asarray(((rest * u + ((u @ v.T) * gains) @ v) * scale).reshape(len(points), -1))
+    m: Any = asked.matrix
+    return np.asarray((points.reshape(-1, len(m)) @ m).reshape(len(points), -1))
+
+
+def _turned(asked: Asked, gradients: NDArray[np.float64]) -> NDArray[np.float64]:
+    """M g of each gradient, block by block."""
+    if asked.factors is not None:
+        rest, scale, gains, v = asked.factors
+        g = gradients.reshape(-1, len(scale)) * scale
+        return np.asarray(rest * g + ((g @ v.T) * gains) @ v)
+    m: Any = asked.matrix
+    return np.asarray(gradients.reshape(-1, len(m)) @ m.T)
 
 
 def clipped(rows: NDArray[np.float64], clip: float) -> NDArray[np.float64]:

@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsco.accounting.account import Account
+from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import RowMap
 from dpsco.clipping.survey import sum_length
 from dpsco.engines.flower import wire
@@ -142,6 +143,10 @@ class FederatedOracle:
         plan, survey = self._plan, query.moment
         surveyed = part is not None and isinstance(plan.method, Surveyed)
         first, last = (part.first, part.last) if part is not None and surveyed else (query.step, query.step + 1)
+        factors = None
+        if isinstance(row_map, LowRankMap):
+            gains = row_map.gains - row_map.rest
+            factors = wire.Factors(row_map.rest, row_map.own_scale, gains, np.ascontiguousarray(row_map.directions.T))
         return wire.encode_query(
             run=bytes.fromhex(plan.digest()),
             first=first,
@@ -153,7 +158,8 @@ class FederatedOracle:
             weights=query.weights if survey is None else (),
             points=query.points if survey is None else (),
             length=sum_length(query),
-            matrix=None if row_map is None else row_map.own,
+            matrix=None if row_map is None or factors is not None else row_map.own,
+            factors=factors,
             survey=None if survey is None else survey_numbers(survey),
         )
 

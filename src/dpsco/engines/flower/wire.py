@@ -1,7 +1,7 @@
 """What server and clients send each other: two messages, byte for byte (docs/wire-format.md has test vectors).
 
     query    "dpscoQ2\\n"  run[32]  first  last  places  unit  points k  coordinates p  length m  rows r  columns q
-             clip  grid  k weights  k p coordinates  r q entries of the map  8 numbers of a survey (k = 0)
+             clip  grid  k weights  k p coordinates  numbers of the map  8 numbers of a survey (k = 0)
     answer   "dpscoA1\\n"  SHA-256 of the query[32]  contributions  m  each (id length, id, m numbers)
 
 Numbers are little-endian. Private runs have a grid, a power of two, and a contribution is a whole number of its steps:
@@ -17,12 +17,22 @@ import hashlib
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLIENT", "EXAMPLE", "Asked", "Malformed", "decode_answer", "decode_query", "encode_answer", "encode_query"]
+__all__ = [
+    "CLIENT",
+    "EXAMPLE",
+    "Asked",
+    "Factors",
+    "Malformed",
+    "decode_answer",
+    "decode_query",
+    "encode_answer",
+    "encode_query",
+]
 
 CLIENT, EXAMPLE = 1, 2
 """Unit of privacy: the clipped vector is a client's mean over its rows, or each row's own."""
@@ -36,6 +46,19 @@ LONGEST_ID = 64
 
 class Malformed(ValueError):
     """Bytes that are not the message they should be."""
+
+
+class Factors(NamedTuple):
+    """M = (rest I + V' diag(gains) V) diag(scale), V of shape (r, q) with r < q."""
+
+    rest: float
+    scale: NDArray[np.float64]
+    gains: NDArray[np.float64]
+    directions: NDArray[np.float64]
+
+    def numbers(self) -> NDArray[np.float64]:
+        """As a query holds them."""
+        return np.concatenate([[self.rest], self.scale, self.gains, self.directions.ravel()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +82,9 @@ class Asked:
     length: int
     """m: numbers of a contribution."""
     matrix: NDArray[np.float64] | None
-    """M, of shape (r, q); None where there is no map."""
+    """M, of shape (q, q); None where there is no map, or one in factors."""
+    factors: Factors | None
+    """M in factors; None where there is none."""
     survey: tuple[float, ...] | None
     """The survey's question (linear_gradients.py reads it); None where there are points."""
     digest: bytes
@@ -86,16 +111,20 @@ def encode_query(
     points: Iterable[NDArray[np.float64]] = (),
     length: int = 0,
     matrix: NDArray[np.float64] | None = None,
+    factors: Factors | None = None,
     survey: Iterable[float] | None = None,
 ) -> bytes:
     """The query as bytes; ``length`` is that of the points unless given."""
-    factors, at = list(weights), [np.asarray(point, dtype="<f8") for point in points]
+    listed, at = list(weights), [np.asarray(point, dtype="<f8") for point in points]
     p = at[0].size if at else 0
     r, q = (0, 0) if matrix is None else matrix.shape
-    sizes = (unit, len(factors), p, length or p, r, q)
+    if factors is not None:
+        r, q = factors.directions.shape
+    sizes = (unit, len(listed), p, length or p, r, q)
     head = _QUERY_HEAD.pack(_QUERY, run, first, last, places, *sizes, clip, grid)
-    parts = [np.array(factors, dtype="<f8"), *at]
+    parts = [np.array(listed, dtype="<f8"), *at]
     parts += [] if matrix is None else [matrix.astype("<f8")]
+    parts += [] if factors is None else [factors.numbers().astype("<f8")]
     parts += [] if survey is None else [np.array(list(survey), dtype="<f8")]
     return head + b"".join(part.tobytes() for part in parts)
 
@@ -106,10 +135,11 @@ def decode_query(message: bytes) -> Asked:
         raise Malformed("Not a query of format 2.")
     _, run, first, last, places, unit, k, p, m, r, q, clip, grid = _QUERY_HEAD.unpack_from(message)
     shaped = p == m if k else p == r == 0
-    mapped = (r == q == 0) or (r > 0 and q > 0 and p % r == 0)
+    mapped = (r == q == 0) or (r <= q and k > 0 and p % q == 0)
     if unit not in (CLIENT, EXAMPLE) or not m or not shaped or not mapped:
         raise Malformed("A query of another unit or shape than there is.")
-    if len(message) != _QUERY_HEAD.size + 8 * (k * (1 + p) + r * q + (0 if k else _SURVEY)):
+    size = r * q if r == q else 1 + q + r + r * q
+    if len(message) != _QUERY_HEAD.size + 8 * (k * (1 + p) + size + (0 if k else _SURVEY)):
         raise Malformed("A query of another length than its head says.")
     numbers = np.frombuffer(message, dtype="<f8", offset=_QUERY_HEAD.size).astype(np.float64)
     if not (np.all(np.isfinite(numbers)) and clip > 0 and 0 <= grid < np.inf and first < last <= places):
@@ -126,10 +156,16 @@ def decode_query(message: bytes) -> Asked:
         weights=tuple(weights.tolist()),
         points=points.reshape(k, p),
         length=m,
-        matrix=rest.reshape(r, q) if r else None,
+        matrix=rest.reshape(r, q) if r == q > 0 else None,
+        factors=_factors(rest, r, q) if r < q else None,
         survey=None if k else tuple(rest.tolist()),
         digest=hashlib.sha256(message).digest(),
     )
+
+
+def _factors(numbers: NDArray[np.float64], r: int, q: int) -> Factors:
+    scale, gains, directions = np.split(numbers[1:], [q, q + r])
+    return Factors(float(numbers[0]), scale, gains, directions.reshape(r, q))
 
 
 def encode_answer(asked: Asked, contributions: Iterable[tuple[str, NDArray[Any]]]) -> bytes:
