@@ -286,6 +286,19 @@ MUTANTS = (
         (f"{SURVEYED}::test_both_stages_have_noise_for_the_whole_budget[replace]",),
     ),
     *STATE,
+    Mutant(
+        "a low-rank survey whose sketch may be longer than its bound",
+        (("clipping/sketch.py", "clip_scale(lengths, TAU * longest, b.shape[1])", "clip_scale(lengths, np.inf, 1)"),),
+        ("tests/clipping/test_low_rank.py::test_no_row_has_a_longer_sketch_than_stated[True]",),
+    ),
+    Mutant(
+        "a federation asks surveyed clients again",
+        (("engines/flower/client.py", "asked.first <= place < asked.last", "place < asked.last"),),
+        (
+            "tests/engines/on_flower/test_surveyed.py::"
+            "test_every_client_is_asked_once_and_the_stretches_of_places_are_disjoint",
+        ),
+    ),
     *ONE_ROW,
 )
 

@@ -25,6 +25,7 @@ from dpsco.audit.clock import Clock
 from dpsco.audit.input_forms import Classes
 from dpsco.audit.recording import observe
 from dpsco.audit.subject import Ids, Subject, estimator_subject, schedules
+from dpsco.clipping.sketch import rank_of
 from dpsco.errors import DataError
 from dpsco.methods.surveyed import Surveyed
 from dpsco.planning.plan import Plan
@@ -200,6 +201,9 @@ def _own(plan: Plan, query: Query, feature: int) -> Any:
     if moment.kind == "full":
         first = feature * p - feature * (feature - 1) // 2  # where row `feature` of the packed triangle begins
         second, after = [first, *([first + p - 1 - feature] if plan.problem.intercept else [])], p * (p + 1) // 2
+    elif moment.kind == "low-rank":
+        rank = rank_of(p)
+        second, after = list(range(feature * rank, (feature + 1) * rank)), p * rank + 1
     else:
         second, after = [feature, p + feature], 2 * p - 1
     return np.array([*second, *range(after + feature, after + plan.problem.parameters, p)])

@@ -53,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
 
     options = {"rule": args.rule, "memory": args.memory, "mechanism": args.mechanism}
     loss, width = loss_of(args), _width(args)
-    if args.devices:  # the engines of federations make no survey, and their rows have no intercept
+    if args.devices:  # rows of devices have no intercept here
         ball = model_ball(20.0 if args.radius is None else args.radius, loss)
         problem = dpsco.Problem(loss, ball, width)
-        options |= {"rounds": args.rounds, "survey": "none"}
+        options |= {"rounds": args.rounds, "survey": args.survey}
         plans = [
             dpsco.plan(problem, n=round(n * args.response), budget=budget_of(args), **options) for n in args.devices
         ]

@@ -228,7 +228,7 @@ def _diagonal(released: ReleasedSurvey) -> Geometry:
 
 
 def _falling(count: int, mean: float, largest: float) -> Array:
-    """A geometric sequence of this mean that begins with ``largest``; a constant one if that is no larger."""
+    """Return a geometric sequence of this mean that begins with ``largest``; a constant one if that is no larger."""
     if largest <= mean * (1 + 1e-9):
         return np.full(count, mean)
     rank = np.arange(count) / count

@@ -28,7 +28,7 @@ _LEAST_REST = 0.02
 
 
 def low_rank_geometry(released: ReleasedSurvey) -> Geometry:
-    """The geometry of a survey of kind "low-rank"."""
+    """Return the geometry of a survey of kind "low-rank"."""
     y, s, c = released.moment, released.moment_noise, released.constant
     p, rank = y.shape
     u, sigma, _ = np.linalg.svd(y, full_matrices=False)
