@@ -162,7 +162,7 @@ def people(n: int = 30_000, *, seed: int = 0) -> RawTable:
             "age": (0, 120),
             "income": (0, 1e6),
             "balance": (-1e6, 1e6),
-            "clicks": (0, 1e4),
+            "clicks": (0, 1_000),
             "latency": (0, 1_000),
         },
         "log": ["income", "balance", "clicks"],

@@ -58,6 +58,7 @@ def test_a_draft_of_a_public_file_is_a_schema_to_fit_with(folder, tmp_path, caps
     assert kinds["age"]["range"][0] == 0
     assert kinds["balance"]["range"][0] < 0
     assert kinds["clicks"]["log"]
+    assert kinds["balance"]["log"]
     assert kinds["member"]["kind"] == "boolean"
     assert kinds["since"]["kind"] == "date"
     assert kinds["city"]["levels"] == ["Brest", "Lille", "Lyon", "Nice", "Paris"]

@@ -18,6 +18,7 @@ def reached_on(path: str, saved: SavedModel, reading: dict[str, Any]) -> dict[st
     from dpsco.rows.file_stream import FileRows
 
     rows, hits, loss, squares, spread, absolute = 0, 0, 0.0, 0.0, [0.0, 0.0], 0.0
+    counts = np.zeros(len(saved.labels.classes or ()))
     for features, targets in FileRows(path, saved.labels, saved.columns, feature_norm=saved.feature_norm, **reading):
         known = np.isfinite(targets)
         features, targets = features[known], targets[known]
@@ -26,6 +27,7 @@ def reached_on(path: str, saved: SavedModel, reading: dict[str, Any]) -> dict[st
         loss += float(np.sum(model_loss.value(scores, targets)))
         hits += int(np.sum(model_loss.predict(scores) == targets))
         bound = saved.labels.bound or 1.0
+        counts += np.bincount(targets.astype(np.int64), minlength=len(counts)) if len(counts) else 0
         if saved.labels.bound is not None:
             squares += float(np.sum((scores - targets) ** 2)) * bound**2
             absolute += float(np.sum(np.abs(scores - targets))) * bound
@@ -35,7 +37,7 @@ def reached_on(path: str, saved: SavedModel, reading: dict[str, Any]) -> dict[st
         return {"rows": "0"}
     figures = {"rows": f"{rows:,}", f"mean {saved.result.model.loss.kind} loss": f"{loss / rows:.5g}"}
     if saved.labels.bound is None:
-        return {**figures, "accuracy": f"{hits / rows:.4f}"}
+        return {**figures, "accuracy": f"{hits / rows:.4f}", "of a constant": f"{counts.max() / rows:.4f}"}
     variance = spread[1] - spread[0] ** 2 / rows
     explained = "none" if variance <= 0 else f"{1 - squares / variance:.4f}"
     return {**figures, "mean absolute error": f"{absolute / rows:.5g}", "R^2": explained}

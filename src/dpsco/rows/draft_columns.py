@@ -21,10 +21,10 @@ from dpsco.rows.readers.source import TableSource
 
 __all__ = ["Draft", "draft_columns", "looks_like_id"]
 
-NEARLY_ALL = 0.95
+NEARLY_ALL = 0.8
 MOST_LEVELS = 50
 BUCKETS = 64
-_SKEWED = 20.0
+_SKEWED = 10.0
 _ID = re.compile(r"(^|[_\-. ])(id|ids|uuid|guid|key|index|idx|rownum|row)($|[_\-. ])|Id$|ID$", re.ASCII)
 
 
@@ -103,7 +103,7 @@ def _decide(draft: Draft, name: str, texts: list[str], numbers: Any) -> None:
         low, high = wide_range(float(finite.min()), float(finite.max()))
         draft.note("ranges", name, (low, high))
         typical = float(np.median(np.abs(finite[finite != 0]))) if np.any(finite) else 0.0
-        if low >= 0 and float(finite.max()) > _SKEWED * typical:
+        if float(np.max(np.abs(finite))) > _SKEWED * typical:
             draft.note("log", name)
     elif sum(not math.isnan(day_of(text)) for text in known) >= most:
         years = sorted(int(text[:4]) for text in known if not math.isnan(day_of(text)))
