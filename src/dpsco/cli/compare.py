@@ -23,6 +23,7 @@ examples
   dpsco compare                                  a quick comparison: under two minutes on two cores
   dpsco compare --full --out compare             the full comparison: half an hour; you may interrupt and continue it
   dpsco compare --data people.parquet --label income --classes low,high
+  dpsco compare --map                            who wins where: rounds, passes, n, p, epsilon, scaling; untuned
 
 The folder contains compare.json, compare.html, the plots as .svg, and runs.jsonl with every finished run, from which an
 interrupted comparison continues. These are research runs with fixed keys: (epsilon, delta) does not cover the tuning.
@@ -39,6 +40,7 @@ def add_parser(commands: Any) -> None:
         epilog=_TEACH,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--map", action="store_true", help="a map of regimes, every method as planned, instead")
     parser.add_argument("--full", action="store_true", help="the full comparison instead of a quick one")
     parser.add_argument("--out", type=Path, default=Path("compare"), help="folder for the results (default compare/)")
     parser.add_argument("--jobs", type=int, metavar="N", help="number of processes (default: one per core)")
@@ -66,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
 
     processes = available_threads() if args.jobs is None else args.jobs
     positive_integer("--jobs", processes, "It is the number of processes.")
+    if args.map:
+        return _map(args, processes)
     data = None if args.data is None else _file_data(args)
     size = comparison.FULL if args.full else comparison.QUICK
     try:
@@ -84,6 +88,40 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_tables(results)
         print(f"\nPage: {page}")
+    return 0
+
+
+def _map(args: argparse.Namespace, processes: int) -> int:
+    """Measure the map of regimes, write map.json and map.svg, print the table."""
+    from dpsco.errors import ExtraMissing, InvalidArgument
+    from dpsco.json_files import write_atomic
+    from dpsco.research.compare.map_picture import draw_map, map_lines
+    from dpsco.research.compare.regime_map import CELLS, LIMITS, measure_map
+
+    if args.data is not None:
+        raise InvalidArgument("--map simulates its rows: leave --data out.")
+    scale = "full" if args.full else "quick"
+
+    def advance(done: int) -> None:
+        if not args.json:
+            print(f"\r{done} of {len(CELLS[scale])} regimes", end="", file=sys.stderr, flush=True)
+
+    results = measure_map(scale, processes=processes, keys=4 if args.full else 1, advance=advance)
+    print(file=sys.stderr)
+    args.out.mkdir(parents=True, exist_ok=True)
+    write_atomic(args.out / "map.json", json.dumps(results, separators=(",", ":")).encode())
+    try:
+        write_atomic(args.out / "map.svg", draw_map(results).encode())
+    except ExtraMissing as error:
+        results["left_out"].append(f"the picture ({error})")
+    if args.json:
+        print(json.dumps(results))
+        return 0
+    title = "Scaling, n, p, epsilon: the best method, its excess risk, and that of the next one over it"
+    print_table(("regime", *LIMITS), map_lines(results), title=title, left=range(7))
+    for name in results["left_out"]:
+        print(f"left out: {name}")
+    print(f"Every method as planned, {results['keys']} keys, {results['seconds']:.0f} s. Map: {args.out / 'map.svg'}")
     return 0
 
 

@@ -22,7 +22,7 @@ from dpsco.research.compare.run_cache import RunCache
 from dpsco.research.compare.single_run import RunOutcome, SingleRun, execute
 from dpsco.research.compare.tuning import TunedMethod, TuningTask, tune
 
-__all__ = ["RunPool", "open_pool"]
+__all__ = ["RunPool", "initialise_worker", "open_pool"]
 
 Steps = Generator[list[SingleRun], list[RunOutcome], Any]
 
@@ -104,7 +104,7 @@ class RunPool:
 def open_pool(cache: RunCache, processes: int, advance: Callable[[int], None]) -> Iterator[RunPool]:
     """Open a pool; its processes end when it closes, also after an error."""
     others = set(active_children())
-    executor = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_initialise)
+    executor = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=initialise_worker)
     try:
         yield RunPool(executor, cache, advance)
     except BaseException:
@@ -115,7 +115,7 @@ def open_pool(cache: RunCache, processes: int, advance: Callable[[int], None]) -
         executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _initialise() -> None:
+def initialise_worker() -> None:
     """Limit a worker to one thread, before its libraries read the limit, and end it with its parent."""
     for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
