@@ -12,6 +12,7 @@ import pytest
 import dpsco
 from dpsco.algorithm_1 import update
 from dpsco.inference.curvature import curvature
+from dpsco.inference.doubts import Signs, refuse
 from dpsco.inference.estimate import _averaged
 from dpsco.methods import Surveyed
 from dpsco.run import Run
@@ -58,6 +59,11 @@ def test_intervals_cover_the_truth_and_are_no_wider_than_needed(loss, truth):
     inside = (ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1])
     assert np.mean(inside) >= 0.9
     errors = np.array([np.append(run.model.coef, run.model.intercept) for run in runs]) - truth
+    rows = table(1, n=5)[0]
+    means = np.column_stack([rows, np.ones(5)]) @ truth
+    means = 1 / (1 + np.exp(-means)) if loss == "logistic" else means
+    ends = np.array([run.predict_interval(rows) for run in runs])
+    assert np.mean((ends[:, :, 0] <= means) & (means <= ends[:, :, 1])) >= 0.9
     ratio = np.median([run.standard_errors() for run in runs], axis=0) / np.sqrt(np.mean(errors**2, axis=0))
     assert 0.8 < np.median(ratio) < 1.3
 
@@ -163,6 +169,24 @@ def test_refusals_name_their_reason():
     unfinished = dataclasses.replace(one("squared"), evidence=dataclasses.replace(evidence, complete=False))
     with pytest.raises(dpsco.IntervalError, match="not complete"):
         unfinished.standard_errors()
+
+
+@pytest.mark.parametrize(
+    ("sign", "value", "reason"),
+    [
+        ("hidden", 0.5, "survey='intervals'"),
+        ("misfit", 3.0, "did not settle"),
+        ("left", 2.0, "more rounds"),
+        ("clip", 0.9, "of the clip"),
+        ("scores", 0.7, "not quadratic"),
+        ("misfit", np.nan, "did not settle"),
+    ],
+)
+def test_each_sign_is_refused_beyond_its_limit(sign, value, reason):
+    good = Signs(hidden=0.1, misfit=1.0, numbers=60, left=0.0, clip=0.4, scores=0.01, distance=1.0)
+    refuse(good)
+    with pytest.raises(dpsco.IntervalError, match=reason):
+        refuse(good._replace(**{sign: value}))
 
 
 def test_rounds_that_contradict_the_survey_are_refused():

@@ -96,7 +96,6 @@ def _infer(evidence: Evidence) -> Inference:
     sampling = sampling * max(1.0, found.misfit - math.sqrt(2 / found.numbers))
     estimate = evidence.second.map.parameters(evidence.final)
     kappa = float(np.sum(found.weights * found.kappas))
-    level = float(np.sum(found.weights * found.levels[:, None]))
     total = np.diag(sampling + privacy)
     inside = np.linalg.solve(basis.back, np.eye(len(matrix)))  # u of a parameter
     score = sum(
@@ -108,11 +107,11 @@ def _infer(evidence: Evidence) -> Inference:
         misfit=found.misfit,
         numbers=found.numbers,
         left=float(np.median(shift**2 / np.maximum(total, 1e-300))),
-        clip=float(np.sqrt(kappa * level * np.sum(run.sizes))) / second.plan.schedule.most_noise.clip,
+        clip=float(np.sqrt(kappa * np.sum(run.sizes))) / second.plan.schedule.most_noise.clip,
         scores=score / loss_scale(problem).score ** 2,
         distance=float(np.linalg.norm(estimate)),
     )
-    refuse(signs, evidence.plan)
+    refuse(signs)
     return Inference(
         estimate=estimate,
         sampling=sampling,

@@ -39,7 +39,7 @@ _NODES, _MASS = np.polynomial.hermite_e.hermegauss(61)
 _MASS = _MASS / np.sum(_MASS)
 _MOSTLY_INSIDE = 6.0
 """Prior of a Huber level, as a power: its width is chosen so that most residuals are within it."""
-_LIKELIHOOD_DOUBT, _HUBER_DOUBT, _LABEL_DOUBT = 0.1, 0.2, 0.03
+_LIKELIHOOD_DOUBT, _HUBER_DOUBT, _LABEL_DOUBT = 0.1, 0.2, 0.015
 
 
 class Prior(NamedTuple):

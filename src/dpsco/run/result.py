@@ -131,7 +131,7 @@ class Result:
     counts: Counts = Counts()
     geometry: Geometry | None = None
     health: Health | None = None
-    evidence: Evidence | None = None
+    evidence: Evidence | None = field(default=None, repr=False)
     prediction: Prediction | None = None
 
     @cached_property
