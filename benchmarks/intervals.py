@@ -8,8 +8,9 @@
 Rows: Gaussian columns of correlation 0.5 from one to the next; every third one is cut to 0/1, every third one clamped;
 rows longer than 1.4 sqrt(p) are shortened. Well specified: labels follow the model of the loss (Huber: Student noise of
 three degrees of freedom). Misspecified: the mean bends, two columns interact, the noise depends on a column, and for
-Huber it is skewed; the target is then the population minimiser, found on a million other rows. Each run draws new rows,
-new labels and new noise, and is the library's own: dpsco.plan(..., survey="intervals"), train, confidence_intervals.
+Huber it is skewed; the target is then the population minimiser, found on one or ten million other rows. Each run draws
+new rows, new labels and new noise, and is the library's own: dpsco.plan(..., survey="intervals"), train,
+confidence_intervals.
 
 Columns: coverage averaged over the coefficients and of the worst one; the median over coefficients of the median width
 over 2 x 1.96 times the root mean square error of the runs; the coverage of the naive interval, which ignores privacy
@@ -29,7 +30,8 @@ import dpsco
 from dpsco.query import Array
 
 LOSSES: dict[str, Any] = {"logistic": dpsco.Logistic(), "squared": dpsco.Squared(1.0), "huber": dpsco.Huber(0.3)}
-MILLION, CHUNK = 1_000_000, 100_000
+FEW, MANY, CHUNK = 1_000_000, 10_000_000, 100_000
+"""Rows behind a population minimiser; ``MANY`` for one last step, where runs have more than a tenth of ``FEW``."""
 
 
 def rows_of(rng: np.random.Generator, n: int, p: int) -> Array:
@@ -44,8 +46,7 @@ def rows_of(rng: np.random.Generator, n: int, p: int) -> Array:
 
 def labels_of(rng: np.random.Generator, rows: Array, loss: str, *, true: bool) -> Array:
     """Draw the labels of ``rows``, from the model or from another one."""
-    direction = np.random.default_rng(7).standard_normal(rows.shape[1])
-    direction /= np.linalg.norm(direction)
+    direction = direction_of(rows.shape[1])
     product_of_two, size = rows[:, 0] * rows[:, 2], np.abs(rows[:, 0])
     if loss == "logistic":
         scores = rows @ (1.2 * direction) - 0.5
@@ -63,12 +64,22 @@ def labels_of(rng: np.random.Generator, rows: Array, loss: str, *, true: bool) -
     return np.clip(scores + errors, -1.0, 1.0) if loss == "squared" else np.clip(scores + errors, -3.0, 3.0)
 
 
-def minimiser(p: int, loss: str, *, true: bool) -> Array:
-    """Minimise the loss on a million rows: Newton, with secant weights for Huber."""
-    x, kind = np.zeros(p + 1), LOSSES[loss]
-    for _ in range(25):
+def direction_of(p: int) -> Array:
+    """Draw the direction of the true coefficients."""
+    direction = np.random.default_rng(7).standard_normal(p)
+    return np.asarray(direction / np.linalg.norm(direction))
+
+
+def minimiser(p: int, loss: str, *, true: bool, n: int) -> Array:
+    """Minimise the population loss: the truth where it is known, else Newton steps (for Huber with secant weights)."""
+    if true and loss != "squared":  # whose labels are clamped
+        size, intercept = (1.2, -0.5) if loss == "logistic" else (0.25, 0.1)
+        return np.append(size * direction_of(p), intercept)
+    x, kind, last = np.zeros(p + 1), LOSSES[loss], False
+    for _ in range(26):
+        rows_used = MANY if last and n > FEW // 10 else FEW
         hessian, gradient = np.zeros((p + 1, p + 1)), np.zeros(p + 1)
-        for seed in np.random.SeedSequence(99).spawn(MILLION // CHUNK):
+        for seed in np.random.SeedSequence(99).spawn(rows_used // CHUNK):
             rng = np.random.default_rng(seed)
             rows = rows_of(rng, CHUNK, p)
             labels = labels_of(rng, rows, loss, true=true)
@@ -82,8 +93,9 @@ def minimiser(p: int, loss: str, *, true: bool) -> Array:
             gradient += rows.T @ kind.slope(scores, labels)
             hessian += (rows * weights[:, None]).T @ rows
         x = x - np.linalg.solve(hessian, gradient)
-        if np.linalg.norm(gradient) < 1e-6 * MILLION:
+        if last:
             break
+        last = bool(np.linalg.norm(gradient) < 1e-5 * FEW) or loss == "squared"
     return x
 
 
@@ -133,9 +145,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.quick:
         given.runs, given.n, given.p, given.epsilon, given.loss, given.true = 4, [2e4], [5], [4.0], ["squared"], [1]
-    for loss, p, true in product(given.loss, given.p, given.true):
-        target = minimiser(p, loss, true=bool(true))
-        for n, epsilon in product(given.n, given.epsilon):
+    for loss, p, true, n in product(given.loss, given.p, given.true, given.n):
+        target = minimiser(p, loss, true=bool(true), n=int(n))
+        for epsilon in given.epsilon:
             runs = {"runs": given.runs, "survey": given.survey, "target": target}
             print(cell(int(n), p, epsilon, loss, true=bool(true), **runs), flush=True)
 

@@ -92,8 +92,9 @@ def _infer(evidence: Evidence) -> Inference:
     prior = prior_of(problem.loss, survey, u @ matrix, slope, form.levels, scores)
     found = scatter(run, evidence.noise, evidence.batch_size, prior)
     sampling, privacy, shift, degrees = _parts(evidence, run, basis, found)
-    # Rounds that scatter more than the survey explains widen what the survey explains.
-    sampling = sampling * max(1.0, found.misfit - math.sqrt(2 / found.numbers))
+    # Rounds that scatter more than the survey explains: its curvatures are off. Counted as sampling.
+    excess = max(0.0, found.misfit - math.sqrt(2 / found.numbers) - 1.0)
+    sampling = sampling + excess * (sampling + privacy)
     estimate = evidence.second.map.parameters(evidence.final)
     kappa = float(np.sum(found.weights * found.kappas))
     total = np.diag(sampling + privacy)
