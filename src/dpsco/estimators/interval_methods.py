@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,10 @@ from dpsco.inference import Evidence, Inference, infer
 from dpsco.query import Array
 
 __all__ = ["IntervalMethods"]
+
+_PENALISED = (
+    "The estimates and intervals are those of the model before its ridge penalty, which are wider; coef_ is shrunk."
+)
 
 
 class IntervalMethods:
@@ -36,7 +41,10 @@ class IntervalMethods:
         check_is_fitted(self)
         if self._inference is None:
             names = tuple(map(str, getattr(self, "feature_names_in_", ())))
-            self._inference = infer(self._evidence).in_units(self._unit / self._norm, self._unit, names)
+            found = infer(self._evidence).in_units(self._unit / self._norm, self._unit, names)
+            if getattr(self, "penalty", 0.0):
+                found = dataclasses.replace(found, notes=(*found.notes, _PENALISED))
+            self._inference = found
         return self._inference
 
     def covariance(self, part: str = "total") -> Array:
