@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from pathlib import Path
 
@@ -94,6 +95,19 @@ def test_the_estimator_works_as_its_users_write_it() -> None:
 def test_every_name_in_all_exists() -> None:
     for name in dpsco.__all__:
         assert getattr(dpsco, name) is not None
+
+
+def test_every_public_name_has_a_home_and_type_checkers_see_the_same() -> None:
+    source = Path(dpsco.__file__).read_text(encoding="utf-8")
+    seen = {
+        alias.name: node.module
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpsco.")
+        for alias in node.names
+    }
+    homes = {name: f"dpsco.{home}" for home, names in dpsco._HOMES.items() for name in names}
+    assert {"__version__": "dpsco.version", **homes} == seen
+    assert set(seen) == set(dpsco.__all__)
 
 
 def test_dir_lists_the_public_names_and_nothing_private() -> None:

@@ -175,3 +175,12 @@ def test_help_loads_no_optional_package() -> None:
     done = subprocess.run([sys.executable, "-X", "importtime", "-c", script], capture_output=True, text=True)
     assert done.returncode == 0
     assert not any(f" {name}\n" in done.stderr for name in ("pyarrow", "pandas", "sklearn", "numba", "matplotlib"))
+
+
+def test_help_loads_neither_methods_nor_planners() -> None:
+    script = (
+        "import contextlib, sys, dpsco.cli\nwith contextlib.suppress(SystemExit):\n    dpsco.cli.main(['--help'])\n"
+    )
+    script += "assert not {'dpsco.methods', 'dpsco.planning', 'dpsco.clipping', 'scipy', 'rich'} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
