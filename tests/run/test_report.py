@@ -46,6 +46,14 @@ def test_the_curve_is_the_exact_one() -> None:
     assert [e for _, e in report.curve] == sorted(e for _, e in report.curve)
 
 
+def test_the_curve_pays_for_what_float64_noise_loses_at_every_delta() -> None:
+    """A change of probability l of either neighbour adds (1 + e^epsilon) l to delta(epsilon)."""
+    budget = dpsco.Budget(1.0, 1e-5)
+    for delta, epsilon in report_of(budget).curve:
+        lost = (1.0 + math.exp(epsilon)) * math.exp(budget.log_float_loss)
+        assert dpsco.delta_of(budget.mu, epsilon) + lost <= delta
+
+
 def test_the_reported_noise_carries_the_promise() -> None:
     """mu recomputed by hand from what the report says about the noise."""
     for budget in BUDGETS[:3]:

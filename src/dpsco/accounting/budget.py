@@ -88,9 +88,14 @@ class Budget:
 
         It is that of Gaussian noise at ``delta`` without what float64 noise loses there: (1 + e^epsilon) l.
         """
-        high = gaussian.epsilon_of(mu, delta / 2)
-        lost = math.exp(min(0.0, self.log_float_loss + high + math.log1p(math.exp(-high))))
-        return gaussian.epsilon_of(mu, delta - max(lost, FLOAT_SHARE * delta)) if lost < delta / 2 else math.inf
+        high, lost = mu * mu / 2 + mu * math.sqrt(-2.0 * math.log(delta)), FLOAT_SHARE * delta  # high: at delta / 2
+        if self._lost(high) > lost:
+            lost = self._lost(gaussian.epsilon_of(mu, delta / 2))
+        return gaussian.epsilon_of(mu, delta - lost) if lost < delta / 2 else math.inf
+
+    def _lost(self, epsilon: float) -> float:
+        """(1 + e^epsilon) l."""
+        return math.exp(min(0.0, self.log_float_loss + epsilon + math.log1p(math.exp(-epsilon))))
 
     @property
     def mu_per_record(self) -> float:
