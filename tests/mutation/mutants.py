@@ -6,6 +6,7 @@ A snippet must occur exactly once in its file, or the mutant itself fails: the l
 from __future__ import annotations
 
 from tests.mutation.mutant import Mutant
+from tests.mutation.objective_mutants import OBJECTIVE
 from tests.mutation.one_row_mutants import ONE_ROW
 from tests.mutation.state_mutants import STATE
 
@@ -286,6 +287,7 @@ MUTANTS = (
         (f"{SURVEYED}::test_both_stages_have_noise_for_the_whole_budget[replace]",),
     ),
     *STATE,
+    *OBJECTIVE,
     Mutant(
         "a low-rank survey whose sketch may be longer than its bound",
         (("clipping/sketch.py", "clip_scale(lengths, TAU * longest, b.shape[1])", "clip_scale(lengths, np.inf, 1)"),),

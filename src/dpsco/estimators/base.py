@@ -249,7 +249,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, BaseEstimator):  # type: ign
             rounds=self.rounds,
             survey="none" if self._has_start() else self.survey,
             geometry=self._known_geometry(),
-            solver=solver,
+            solver="one-pass" if self.penalty and solver == "auto" else solver,
             gaussian=self.account is not None,
         )
         self._check_penalty(planned)

@@ -1,0 +1,60 @@
+"""Seeded bugs of objective perturbation: its noise, its solver, its rows and its accounting."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Mutant
+
+__all__ = ["OBJECTIVE"]
+
+METHOD, ACCOUNTING = "tests/methods/test_objective_perturbation.py", "tests/accounting/test_objective.py"
+
+OBJECTIVE = (
+    Mutant(
+        "no noise in the objective",
+        (
+            (
+                "methods/objective_perturbation.py",
+                "tilt = sigma * rows.normals(query.step, p) if sigma else np.zeros(p)",
+                "tilt = np.zeros(p)",
+            ),
+        ),
+        (f"{METHOD}::test_the_noise_in_the_objective_is_what_was_promised",),
+    ),
+    Mutant(
+        "the solver stops where it is",
+        (
+            (
+                "methods/minimise.py",
+                "        if _norm(g) + error(x) <= tolerance:\n            return x\n",
+                "        if True:\n            return x\n",
+            ),
+        ),
+        (f"{METHOD}::test_gradient_steps_find_what_newton_steps_find",),
+    ),
+    Mutant(
+        "too little noise for the solver's error",
+        (("release/calibration.py", "sigma = _SAFE * difference / mu\n", "sigma = difference / (2 * mu)\n"),),
+        (f"{METHOD}::test_the_certificate_tells_the_truth",),
+    ),
+    Mutant(
+        "slopes in the objective not clamped",
+        (("run/row_passes.py", "row_norms(c) * lengths, self._clip,", "row_norms(c) * lengths, np.inf,"),),
+        (f"{METHOD}::test_one_row_moves_gradient_and_determinant_by_no_more_than_was_accounted_for",),
+    ),
+    Mutant(
+        "the curvature of a row not accounted for",
+        (("accounting/objective.py", "alpha = math.log1p(smoothness / ridge)\n", "alpha = 0.0\n"),),
+        (f"{ACCOUNTING}::test_in_one_dimension_no_pair_of_neighbours_is_further_apart",),
+    ),
+    Mutant(
+        "a replaced row counted once",
+        (
+            (
+                "accounting/objective.py",
+                "((others**2, 2.0), (2 * others, 1.0), (1, 0.0)) if replace",
+                "((others, 1.0), (1, 0.0)) if replace",
+            ),
+        ),
+        (f"{ACCOUNTING}::test_in_one_dimension_no_pair_of_neighbours_is_further_apart",),
+    ),
+)
