@@ -311,6 +311,10 @@ def test_what_a_survey_does_not_allow_is_refused():
         Run(PLAN, oracle=None)
     with pytest.raises(dpsco.InvalidArgument, match="add-remove"):
         dpsco.train(BY_ID, dpsco.stream(rows, labels))
+    custom = dpsco.Problem(dpsco.CustomLoss(1.0, 0.25), dpsco.L2Ball(20.0), P)  # per example, PyTorch, JAX
+    with pytest.raises(dpsco.InvalidArgument, match="feature matrix"):
+        dpsco.plan(custom, n=N, budget=BUDGET, survey="full")
+    assert not isinstance(dpsco.plan(custom, n=N, budget=BUDGET).method, Surveyed)
     box = dataclasses.replace(PROBLEM, domain=dpsco.Box(-1.0, 1.0))
     with pytest.raises(dpsco.InvalidArgument, match="domain"):
         dpsco.Plan(box, N, BUDGET, PLAN.method)

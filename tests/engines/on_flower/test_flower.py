@@ -16,8 +16,9 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 import dpsco
-from dpsco.engines.flower import serve
+from dpsco.engines.flower import Attendance, serve
 from dpsco.engines.flower.transport import FlowerNodes, client_app
+from dpsco.errors import ClusterError
 
 from .worlds import KEY, T, a_plan, devices, rows, spread
 
@@ -96,7 +97,7 @@ def empty(message: Message) -> Message:
 
 
 def wrong_type(message: Message) -> Message:
-    return Message(RecordDict({"dpsco": ConfigRecord({"answer": "text", "rounds": 3})}), reply_to=message)
+    return Message(RecordDict({"dpsco": ConfigRecord({"answer": "text", "places": 3})}), reply_to=message)
 
 
 def error(message: Message) -> Message:
@@ -113,11 +114,19 @@ def test_a_node_that_is_silent_fails_or_sends_something_else_counts_as_zero(faul
 def test_a_node_answers_one_query_a_round_and_refuses_a_second_one() -> None:
     grid = MemoryGrid()
     serve(PLAN, FlowerNodes(grid, timeout=5.0))
-    other_start = serve(PLAN, FlowerNodes(grid, timeout=5.0), start=np.ones(6), key=KEY)
-    nobody = serve(
-        PLAN, FlowerNodes(MemoryGrid({i: lambda message: None for i in range(4)}), 5.0), start=np.ones(6), key=KEY
-    )
-    np.testing.assert_array_equal(other_start.model.coef, nobody.model.coef)
+    seen = Attendance()
+    with pytest.raises(ClusterError, match="Nobody answered"):
+        serve(PLAN, FlowerNodes(grid, timeout=5.0), start=np.ones(6), key=KEY, attendance=seen)
+    assert [counts["answered"] for counts in seen.rounds] == [4] * T
+    assert sum(counts["counted"] for counts in seen.rounds) == 0
+
+
+def test_a_survey_over_flower_has_the_bits_of_a_run_in_process() -> None:
+    plan = dpsco.Plan(PLAN.problem, PLAN.n, PLAN.budget, dpsco.Surveyed(rounds=5, rows=120))
+    there = serve(plan, FlowerNodes(MemoryGrid(), timeout=5.0), key=KEY)
+    here = dpsco.train(plan, dpsco.stream(FEATURES, LABELS, ids=IDS), key=KEY)
+    np.testing.assert_array_equal(there.model.coef, here.model.coef)
+    assert there.health == here.health
 
 
 def test_why_flowers_secure_aggregation_is_not_offered() -> None:
