@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 
 import dpsco
 from dpsco import Account, AccountError, Budget, CheckpointError, InvalidArgument
+from dpsco.accounting import gaussian
 
 LIMIT = Budget(epsilon=3.0, delta=1e-6)
 
@@ -111,6 +113,39 @@ def test_what_remains_can_be_spent_whole_and_then_nothing(account: Account) -> N
     assert account.epsilon == pytest.approx(LIMIT.epsilon, rel=1e-9)
     with pytest.raises(AccountError):
         account.charge("more", Budget(0.01, 1e-6))
+
+
+@pytest.mark.parametrize(
+    ("limit", "run"),
+    [
+        (Budget(30.0, 1e-6), Budget(1.0, 1e-6)),
+        (Budget(22.0, 1e-6), Budget(1.0, 1e-6)),
+        (Budget(3.0, 1e-12), Budget(0.5, 1e-2)),
+        (Budget(10.0, 1e-25), Budget(1.0, 1e-3)),
+    ],
+)
+def test_what_float64_noise_loses_is_paid_at_the_epsilon_of_the_limit(
+    tmp_path: Path, limit: Budget, run: Budget
+) -> None:
+    """Every run may change either law by l: Gaussian delta + (1 + e^epsilon) sum l <= delta at the limit's epsilon."""
+    account, loss = Account.create(tmp_path / "people.json", limit), math.exp(run.log_float_loss)
+    with suppress(AccountError):
+        for k in range(20):
+            account.charge(f"run {k}", run)
+        account.charge("rest", account.remaining())
+    lost = (1 + math.exp(limit.epsilon)) * len([entry for entry in account.runs if entry["id"] != "rest"]) * loss
+    assert lost <= limit.delta
+    if account.runs:
+        assert gaussian.delta_of(account.mu, limit.epsilon) + lost <= limit.delta * (1 + 1e-9)
+        assert account.epsilon <= limit.epsilon * (1 + 1e-9)
+
+
+def test_what_remains_pays_for_its_own_loss(tmp_path: Path) -> None:
+    account = Account.create(tmp_path / "people.json", Budget(24.0, 1e-6))
+    account.charge("small", Budget(1.0, 1e-6))
+    account.charge("most", Budget(23.5, 1e-6))
+    account.charge("rest", account.remaining())
+    assert account.epsilon <= 24.0 * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("other", [Budget(1.0, 1e-6, "replace"), Budget(1.0, 1e-6, records=2), Budget(math.inf, 1e-6)])
@@ -226,7 +261,9 @@ def test_a_charge_that_waited_for_another_sees_what_it_wrote(account: Account) -
             waiting = pool.submit(charge)
             time.sleep(0.2)
             state = account._read()
-            write_sealed(account.path, {**state, "runs": [{"id": "first", "mu": Budget(2.5, 1e-6).mu}]})
+            write_sealed(
+                account.path, {**state, "runs": [{"id": "first", "mu": Budget(2.5, 1e-6).mu, "log_float_loss": -50.0}]}
+            )
         with pytest.raises(AccountError, match="above its limit"):
             waiting.result()
     assert [run["id"] for run in account.runs] == ["first"]

@@ -112,7 +112,7 @@ def _read_account(data: bytes, folder: Path) -> object:
 
 def _account() -> bytes:
     limit = {"adjacency": "zero-out", "records": 1, "epsilon": 3.0, "delta": 1e-6}
-    return canonical({"format": 1, **limit, "runs": [{"id": "a", "mu": 0.2}]})
+    return canonical({"format": 2, **limit, "runs": [{"id": "a", "mu": 0.2, "log_float_loss": -50.0}]})
 
 
 # --- checkpoints ---------------------------------------------------------------------------------------

@@ -33,9 +33,9 @@ def changed(name: str, **fields: object) -> bytes:
         ("report", {"versions": {"numpy": None}}),
         ("account, sealed anew", {"runs": 1e-300}),
         ("account, sealed anew", {"runs": [{"id": "a"}]}),
-        ("account, sealed anew", {"runs": [{"id": "a", "mu": "0.1"}]}),
-        ("account, sealed anew", {"runs": [{"id": "a", "mu": -0.1}]}),
-        ("account, sealed anew", {"runs": [{"id": "a", "mu": 1e300}]}),
+        ("account, sealed anew", {"runs": [{"id": "a", "mu": "0.1", "log_float_loss": -50.0}]}),
+        ("account, sealed anew", {"runs": [{"id": "a", "mu": -0.1, "log_float_loss": -50.0}]}),
+        ("account, sealed anew", {"runs": [{"id": "a", "mu": 1e300, "log_float_loss": -50.0}]}),
     ],
 )
 def test_numbers_that_no_run_has_are_refused(name: str, fields: dict[str, object], tmp_path: Path) -> None:

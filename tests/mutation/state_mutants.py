@@ -80,7 +80,13 @@ STATE = (
     ),
     Mutant(
         "an account that is never empty",
-        (("accounting/account.py", "if total > self.limit.mu * (1 + 1e-12):", "if False:"),),
+        (
+            (
+                "accounting/account.py",
+                "if total > gaussian.mu_of(self.limit.epsilon, delta) * (1 + 1e-12):",
+                "if False:",
+            ),
+        ),
         ("tests/accounting/test_budget_account.py::test_an_account_is_exact_on_equal_runs",),
     ),
     Mutant(

@@ -2,26 +2,32 @@
 
 Runs that are mu_i-GDP compose, also adaptively, to sqrt(sum mu_i^2)-GDP. A weekly run at epsilon = 1 has a larger
 epsilon at the end of the year; the account computes it.
+
+Float64 noise differs from Gaussian noise with probability l_i in run i (``Budget.log_float_loss``), so with probability
+at most sum l_i in all of them. That costs (1 + e^epsilon) sum l_i of the limit's delta, at the limit's epsilon. A run's
+own l_i is sized for its own epsilon, which may be far smaller. So the account adds the losses, and mu has what is left.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpsco.accounting import gaussian
-from dpsco.accounting.budget import Budget
+from dpsco.accounting.budget import FLOAT_SHARE, Budget
 from dpsco.errors import AccountError, InvalidArgument
 from dpsco.json_files import locked, read_sealed, write_sealed
 
 __all__ = ["Account"]
 
-FORMAT = 1
+FORMAT = 2
 PATIENCE = 60.0
 """Seconds for which a charge waits for other processes; a charge takes milliseconds."""
 
+_TRIES = 64
 _LIMIT = ("adjacency", "records", "epsilon", "delta")
 _FIELDS = {"format", *_LIMIT, "runs"}
 
@@ -111,22 +117,42 @@ class Account:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of all runs so far, at the limit's delta."""
-        mu = self.mu
-        return gaussian.epsilon_of(mu, self.limit.gaussian_delta) if mu else 0.0
+        """Epsilon of all runs so far, at the limit's delta, with what float64 noise loses at the limit's epsilon."""
+        runs = self._read()["runs"]
+        if not runs:
+            return 0.0
+        delta = self._gaussian_delta(run["log_float_loss"] for run in runs)
+        return gaussian.epsilon_of(gaussian.compose(*(run["mu"] for run in runs)), delta) if delta > 0 else math.inf
 
     @property
     def runs(self) -> list[dict[str, Any]]:
-        """The charged runs, each with id and mu."""
+        """The charged runs, each with id, mu and log_float_loss."""
         return list(self._read()["runs"])
 
     def remaining(self) -> Budget:
         """Return the largest budget for one more run. Raise AccountError if nothing is left."""
-        left = self.limit.mu**2 - self.mu**2
-        epsilon = gaussian.epsilon_of(math.sqrt(left) * (1 - 1e-12), self.limit.gaussian_delta) if left > 0 else 0.0
-        if epsilon <= 0:
-            raise AccountError(f"The account {self.path.name!r} is used up: epsilon={self.epsilon:.4g} spent.")
-        return Budget(epsilon, self.limit.delta, self.limit.adjacency, self.limit.records)
+        limit, spent = self.limit, self.mu
+        losses = [run["log_float_loss"] for run in self.runs]
+        delta = self._gaussian_delta(losses)
+        for _ in range(_TRIES):  # a smaller epsilon loses more, which leaves less
+            left = gaussian.mu_of(limit.epsilon, delta) ** 2 - spent**2 if delta > 0 else 0.0
+            epsilon = gaussian.epsilon_of(math.sqrt(left) * (1 - 1e-12), limit.gaussian_delta) if left > 0 else 0.0
+            if epsilon <= 0:
+                break
+            found = Budget(epsilon, limit.delta, limit.adjacency, limit.records)
+            known, delta = delta, self._gaussian_delta([*losses, found.log_float_loss])
+            if delta >= known * (1 - 1e-13):
+                return found
+        raise AccountError(f"The account {self.path.name!r} is used up: epsilon={self.epsilon:.4g} spent.")
+
+    def _gaussian_delta(self, log_losses: Iterable[float]) -> float:
+        """Return the part of the limit's delta that Gaussian noise may use beside such losses; none if not positive.
+
+        As in ``Budget.gaussian_delta``, ``FLOAT_SHARE`` is always left to losses.
+        """
+        both = self.limit.epsilon + math.log1p(math.exp(-self.limit.epsilon)) - math.log(self.limit.delta)
+        share = math.fsum(math.exp(min(0.0, log_loss + both)) for log_loss in log_losses)
+        return self.limit.delta * (1.0 - max(FLOAT_SHARE, share * (1 + 1e-12)))
 
     def charge(self, run_id: str, budget: Budget) -> None:
         """Charge one run, on disk. A run that is already charged costs nothing more.
@@ -163,22 +189,31 @@ class Account:
 
     def _charge(self, run_id: str, budget: Budget) -> None:
         state = self._read()
-        known = {run["id"]: run["mu"] for run in state["runs"]}
+        known = {run["id"]: run for run in state["runs"]}
+        entry = {"id": run_id, "mu": budget.mu, "log_float_loss": budget.log_float_loss}
         if run_id in known:
-            if known[run_id] != budget.mu:
+            if known[run_id] != entry:
                 raise AccountError(
                     f"The run {run_id!r} is on the account with another budget. Give the new run another name."
                 )
             return
-        total = gaussian.compose(*(run["mu"] for run in state["runs"]), budget.mu)
-        if total > self.limit.mu * (1 + 1e-12):  # sigma has the same factor as a margin
-            reached = gaussian.epsilon_of(total, self.limit.gaussian_delta)
+        runs = [*state["runs"], entry]
+        delta = self._gaussian_delta(run["log_float_loss"] for run in runs)
+        if delta <= 0:
+            raise AccountError(
+                f"This run would bring what float64 noise loses beyond delta={self.limit.delta:.3g} of the account "
+                f"{self.path.name!r}: a run with a small epsilon loses too much at epsilon={self.limit.epsilon:.4g}. "
+                "Plan the run with a smaller delta, or begin accounts with a smaller epsilon."
+            )
+        total = gaussian.compose(*(run["mu"] for run in runs))
+        if total > gaussian.mu_of(self.limit.epsilon, delta) * (1 + 1e-12):  # sigma has the same factor as a margin
+            reached = gaussian.epsilon_of(total, delta)
             raise AccountError(
                 f"This run would bring the account {self.path.name!r} to epsilon={reached:.4g} at "
                 f"delta={self.limit.delta:.3g}, above its limit {self.limit.epsilon:.4g}. Plan the run with "
                 "account.remaining()."
             )
-        state["runs"].append({"id": run_id, "mu": budget.mu})
+        state["runs"] = runs
         write_sealed(self.path, state)
 
     def _read(self) -> dict[str, Any]:
@@ -226,8 +261,10 @@ def _is_run(run: Any, limit: float) -> bool:
     """Whether ``charge`` can have written this entry."""
     return (
         isinstance(run, dict)
-        and set(run) == {"id", "mu"}
+        and set(run) == {"id", "mu", "log_float_loss"}
         and isinstance(run["id"], str)
         and isinstance(run["mu"], float)
         and 0 < run["mu"] <= limit * (1 + 1e-9)
+        and isinstance(run["log_float_loss"], float)
+        and -math.inf < run["log_float_loss"] < 0
     )

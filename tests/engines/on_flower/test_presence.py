@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import dpsco
 from dpsco import Account, Budget
 from dpsco.accounting import gaussian
-from dpsco.engines.flower import Attendance, LocalNodes, serve
+from dpsco.engines.flower import Attendance, LocalNodes, presence, serve
 from dpsco.engines.flower.presence import SHARE, Count, silent
 from dpsco.errors import ClusterError
 from dpsco.query import Clipped
@@ -57,6 +58,18 @@ def test_training_and_count_together_have_the_budget() -> None:
         assert gaussian.compose(*spent) == pytest.approx(plan.budget.mu, rel=1e-3)
         assert spent[0] == pytest.approx(SHARE * plan.budget.mu, rel=1e-3)
         assert 1 <= paid.difference <= 1.01  # a client moves the count by one, under every adjacency
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 1e-2), (0.3, 1e-6), (1.0, 1e-6), (8.0, 1e-6), (20.0, 1e-6)])
+def test_both_parts_lose_no_more_to_float64_noise_than_the_whole_may(epsilon: float, delta: float) -> None:
+    """(1 + e^epsilon) l is paid at the epsilon of the report. A large delta is no reason to refuse a federation."""
+    plan = dataclasses.replace(PLAN, n=100_000, budget=Budget(epsilon, delta, "add-remove"))
+    count = Count(plan)
+    parts = (count.training.budget, presence._part(plan.budget, SHARE))
+    assert sum(math.exp(part.log_float_loss) for part in parts) <= math.exp(plan.budget.log_float_loss) * (1 + 1e-12)
+    assert gaussian.compose(*(part.mu for part in parts)) == pytest.approx(plan.budget.mu, rel=1e-8)
+    assert gaussian.compose(*(part.mu for part in parts)) <= plan.budget.mu
+    assert count.calibration.sigma > 0
 
 
 def test_the_decision_rests_on_the_released_count_alone(monkeypatch: pytest.MonkeyPatch) -> None:
