@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 from fractions import Fraction
@@ -400,7 +401,51 @@ def test_a_checkpoint_that_lost_the_key_of_its_rounds_is_refused(tmp_path: Path)
         dpsco.train(PLAN, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True)
 
 
-@pytest.mark.parametrize("broken", ["dpsco.run.stage.second_stage", "dpsco.release.releaser.Releaser.close"])
+def stopped_after(rounds: int, folder: Path, key: bytes | None = None) -> None:
+    """Leave a run in ``folder`` that ended after some rounds, the survey among them."""
+    left = [rounds]
+
+    def stop(_: object) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dpsco.train(PLAN, dpsco.stream(*data()), checkpoint=folder, on_round=stop, key=key)
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_other_rows_or_another_order_behind_a_survey_are_refused(rounds: int, tmp_path: Path) -> None:
+    """Rows of the survey would enter a later round too, and the run would cost sqrt 2 of what it paid."""
+    stopped_after(rounds, tmp_path)
+    rows, labels = data()
+    order = np.roll(np.arange(N), 300)
+    with pytest.raises(dpsco.LedgerError, match="other rows"):
+        dpsco.train(PLAN, dpsco.stream(rows[order], labels[order]), checkpoint=tmp_path, resume=True)
+    changed = rows.copy()
+    changed[7] = 0.0
+    with pytest.raises(dpsco.LedgerError, match="other rows"):
+        dpsco.train(PLAN, dpsco.stream(changed, labels), checkpoint=tmp_path, resume=True)
+    assert dpsco.train(PLAN, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True).report.private
+
+
+def test_a_run_that_ended_between_its_survey_and_its_rounds_goes_on(tmp_path: Path) -> None:
+    stopped_after(1, tmp_path, KEY)
+    shutil.rmtree(tmp_path / "rounds")
+    (tmp_path / "rounds.begun").unlink()
+    again = dpsco.train(PLAN, dpsco.stream(*data()), checkpoint=tmp_path, resume=True, key=KEY)
+    whole = dpsco.train(PLAN, dpsco.stream(*data()), key=KEY)
+    np.testing.assert_array_equal(again.model.coef, whole.model.coef)
+
+
+def test_rounds_that_were_lost_are_not_begun_again(tmp_path: Path) -> None:
+    stopped_after(3, tmp_path)
+    shutil.rmtree(tmp_path / "rounds")
+    with pytest.raises(dpsco.CheckpointError, match="lost files"):
+        dpsco.train(PLAN, dpsco.stream(*data()), checkpoint=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("broken", ["dpsco.run.stage.second_stage", "dpsco.run.stage.write_atomic"])
 def test_a_round_that_could_not_plan_the_next_ones_is_finished_by_another_call(broken, tmp_path, monkeypatch) -> None:
     """An error behind the survey's release: the survey is not released again, and its rows enter nothing else."""
     rows, labels = data()

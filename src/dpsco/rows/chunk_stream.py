@@ -7,13 +7,15 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from dpsco.errors import DataError, InvalidArgument
 from dpsco.query import CHUNK_ROWS, Batch, Chunk, Portion
 from dpsco.rows.containers import is_rows, width_message
 from dpsco.rows.gate import Declared, container, container_width
 from dpsco.rows.layout import Layout
 from dpsco.rows.one_pass import COPY_BYTES, Again, Sample, Stream, chunk_rows
-from dpsco.rows.rechunk import WaitingRows
+from dpsco.rows.rechunk import WaitingRows, copied
 
 __all__ = ["ChunkStream"]
 
@@ -27,6 +29,7 @@ class ChunkStream(Stream):
         super().__init__()
         said: Declared | None = getattr(items, "declared", None)  # an iterable may state what its rows are
         self._items = items if getattr(items, "again", False) else None  # files: what can be read again
+        self._trusted = isinstance(said, Declared)  # the library's readers make every chunk anew
         self._source = iter(items)
         self.fast = bool(getattr(items, "fast", False))
         self._kind, self._width = kind, width if said is None else said.width
@@ -124,4 +127,15 @@ class ChunkStream(Stream):
             self._declared = Declared(width, self._dtype, self._sparse)
         if not is_rows(features):
             container_width(features)  # a single row in place of a chunk
-        return self._declared.chunk(features, labels)
+        rows, targets = self._declared.chunk(features, labels)
+        if self._trusted:
+            return rows, targets
+        # Rows wait while the source reads on, and a source may fill one buffer again and again: a row that it
+        # overwrites would count as another one many times.
+        return _own(rows, features), _own(targets, labels)
+
+
+def _own(typed: Any, given: Any) -> Any:
+    """Return typed rows or labels in memory that the source does not hold: a copy, unless they were made anew."""
+    anew = isinstance(typed, np.ndarray) and typed.base is None and typed is not given
+    return typed if anew else copied(typed)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsco.rows.csr import CsrRows, is_sparse
 
-__all__ = ["WaitingRows", "in_blocks", "stacked"]
+__all__ = ["WaitingRows", "copied", "in_blocks", "stacked"]
 
 
 class WaitingRows:
@@ -46,6 +46,21 @@ class WaitingRows:
             parts.append((features, labels))
             rows -= len(labels)
         return stacked([features for features, _ in parts]), stacked([labels for _, labels in parts])
+
+    def own_last(self) -> None:
+        """Copy the rows that came last: whoever gave them may use their memory again."""
+        if self._chunks:
+            features, labels = self._chunks.pop()
+            self._chunks.append((copied(features), copied(labels)))
+
+
+def copied(part: Any) -> Any:
+    """Return rows or labels in memory of their own."""
+    if isinstance(part, CsrRows):
+        first, last = part.indptr[0], part.indptr[-1]
+        own = np.array(part.data[first:last]), np.array(part.indices[first:last]), part.indptr - first
+        return CsrRows(*own, part.shape[1])
+    return part.copy() if is_sparse(part) else np.array(part)
 
 
 def in_blocks(chunks: Iterable[tuple[Any, Any]], rows: int, first: int | None = None) -> Iterator[tuple[Any, Any]]:

@@ -126,7 +126,6 @@ class Run:
             folder = None if self._checkpoint is None else self._checkpoint / "rounds"
             replay = None if self._watch.replay is None else self._watch.replay[1:]
             self._later = rounds_behind(self._stage, released, self._ledgers, folder, replay, elsewhere=self._elsewhere)
-        self._stage.releaser.close()  # the rounds have a key before that of the survey is erased
         self._survey, (self._second, self._stage) = self._stage, self._later
 
     # --- what is asked ----------------------------------------------------------------------------
@@ -227,6 +226,7 @@ class Run:
             self._left -= size
             if not self._left:
                 self.finish_round()
+        self._waiting.own_last()
         if self.complete:
             self._waiting = WaitingRows()  # rows that still come, up to n, are not read
             self.erase_key()
@@ -284,9 +284,11 @@ class Run:
         return released
 
     def erase_key(self) -> None:
-        """After the last round: erase the noise key. The end of a ``with`` block does it too."""
+        """After the last round: erase the noise keys. The end of a ``with`` block does it too."""
         if self.complete:
-            self._stage.releaser.close()
+            # A survey keeps its key until here: a resumed run answers it again, and other rows or orders are refused.
+            for stage in filter(None, (self._stage, self._survey)):
+                stage.releaser.close()
 
     @property
     def model(self) -> Model:
@@ -339,9 +341,8 @@ class Run:
         Ask for the next one after ``finish_round``: a survey decides on the portions behind it.
         """
         while not self.complete:
-            first = 0 if self._survey is None else self._survey.schedule.rows
-            size = self._stage.schedule.batch_size
-            first += self._asked().step * size
+            size, behind = self._stage.schedule.batch_size, self._survey
+            first = self._asked().step * size + (0 if behind is None else behind.schedule.rows)
             yield Portion(first, first + size)
 
     @property

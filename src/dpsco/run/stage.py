@@ -14,7 +14,7 @@ import numpy as np
 from dpsco.clipping import MappedOracle, Oracle, linear_oracle
 from dpsco.errors import CheckpointError
 from dpsco.inference import Evidence
-from dpsco.json_files import canonical
+from dpsco.json_files import canonical, write_atomic
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage, second_stage
 from dpsco.query import Array, Query, Released
@@ -25,6 +25,11 @@ from dpsco.run.result import Round
 from dpsco.run.row_access import CountedRows
 
 __all__ = ["Ledgers", "Stage", "evidence_of", "rounds_behind"]
+
+_BEGUN = "rounds.begun"
+"""Empty file beside a survey: the rounds behind it have a key in a folder of their own, which must not be lost."""
+
+_LOST = "The checkpoint has lost files of the rounds behind its survey, or a key. Restore its folder from a copy."
 
 
 class Stage:
@@ -96,6 +101,7 @@ class Ledgers:
         self._resources, self._resume = resources, resume
         # Whoever resumes a seeded or watched run must say so again, or its report would call it private.
         self._about = {"seeded": seeded, "watched": watched}
+        self._opened: dict[Path, Ledger] = {}
 
     def open(self, plan: Plan, about: dict[str, Any], folder: Path | None, master: bytes) -> Ledger:
         """Return the ledger of a stage, with a key of its own: another plan, start or stage has unrelated noise."""
@@ -105,9 +111,11 @@ class Ledgers:
         key = derive(master, "run", digest)
         if folder is None:
             return MemoryLedger(key)
-        return self._resources.enter_context(
-            open_folder(folder, about, digest, schedule.sum_length, schedule.rounds, key, resume=self._resume)
-        )
+        if folder not in self._opened:  # after an error behind it, a second call finds the ledger open
+            self._opened[folder] = self._resources.enter_context(
+                open_folder(folder, about, digest, schedule.sum_length, schedule.rounds, key, resume=self._resume)
+            )
+        return self._opened[folder]
 
 
 def evidence_of(plan: Plan, second: SecondStage | None, stage: Stage) -> Evidence | None:
@@ -132,7 +140,7 @@ def rounds_behind(
     Parameters
     ----------
     survey : Stage
-        Before its key is erased, unless it was complete on disk.
+        Released; its key is erased only if the whole run was complete on disk.
     released : array
         What it released.
     ledgers, folder, replay
@@ -146,19 +154,21 @@ def rounds_behind(
         "survey": hashlib.sha256(released.tobytes()).hexdigest(),
         "start": hashlib.sha256(second.start.tobytes()).hexdigest(),
     }
-    if survey.restored:
+    begun = None if folder is None else folder.parent / _BEGUN
+    if folder is not None and begun is not None and (survey.restored or begun.exists()):
         # The rounds have their key in their folder. A new ledger there would release its rows a second time.
-        if folder is None or not all((folder / name).exists() for name in ("run.json", "secret.json")):
-            raise CheckpointError(
-                "The checkpoint has lost files of the rounds behind its survey. Restore its folder from a copy."
-            )
-        master = new_key()
-    else:
-        master = derive(survey.ledger.key, "rounds")
+        lost = not all((folder / name).exists() for name in ("run.json", "secret.json"))
+        if lost:
+            raise CheckpointError(_LOST)
+    master = new_key() if survey.restored else derive(survey.ledger.key, "rounds")
     oracle: Oracle | None = None
     if not elsewhere:
         oracle = MappedOracle(linear_oracle(second.plan.problem, second.plan.n), second.map)
     ledger = ledgers.open(second.plan, about, folder, master)
+    if survey.restored and not ledger.complete:
+        raise CheckpointError(_LOST)  # without its key the survey cannot be compared with these rows
+    if begun is not None:
+        write_atomic(begun, b"")
     rounds = Stage(second.plan, second.start, oracle, ledger, replay)
     rounds.told = []
     return second, rounds

@@ -266,10 +266,11 @@ def serve(
     rule = assignment or Hashed()
     if isinstance(rule, Roster):
         _check_roster(rule, plan)
-    if isinstance(plan.method, Surveyed) and unit == "client" and plan.budget.adjacency == "replace":
+    if isinstance(plan.method, Surveyed) and plan.budget.adjacency == "replace":
         raise InvalidArgument(
-            "A survey has noise for two honest clients, which are closer than two clips, and the server cannot check "
-            "that adjacency='replace' replaces one by an honest one. Plan with 'add-remove' or survey='none'."
+            "A survey has noise for two contributions of its own form, which are closer than two clips. The server "
+            "checks lengths and cannot check that form. Plan with adjacency='add-remove' or 'zero-out', or with "
+            "survey='none'."
         )
     store = None if checkpoint is None else CohortStore(Path(checkpoint), plan, unit, rule.digest())
     count = Count(plan) if unit == "client" and key is None and plan.budget.private else None
