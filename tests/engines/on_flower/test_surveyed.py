@@ -156,8 +156,9 @@ def test_what_a_federation_cannot_survey_is_refused_or_counts_as_nothing() -> No
     plan, (features, labels, ids) = a_plan(), rows()
     with pytest.raises(InvalidArgument, match="roster"):
         serve(a_plan("zero-out"), LocalNodes([]), assignment=Roster({"d1": 0}))
-    with pytest.raises(InvalidArgument, match="honest"):
-        serve(a_plan("replace"), LocalNodes([]))
+    for unit in ("client", "example"):
+        with pytest.raises(InvalidArgument, match="cannot check that form"):
+            serve(a_plan("replace"), LocalNodes([]), unit=unit)
     clients = devices(plan, features, labels, ids)
     plain = {name: lambda x, rows=rows: rows(x) for name, rows in clients.items()}  # gradients without a survey
     nodes = Noted(plain)
