@@ -31,6 +31,11 @@ def declared_classes(classes: Sequence[Any] | None, labels: Any) -> tuple[NDArra
             raise InvalidArgument(
                 f"Expected classes to list at least 2 labels, got {known.size}: one class is no task."
             )
+        if len({label_text(label) for label in known.tolist()}) < len(known):
+            raise InvalidArgument(
+                "Expected classes of different texts: 1 and '1' are one label, and so are whole numbers beyond 2^53 "
+                "that share one float64. Write such labels as text with a letter."
+            )
         return known, False
     if labels is None:
         raise InvalidArgument("partial_fit sees a part of the rows: state classes=[...] when you make the estimator.")

@@ -1,9 +1,11 @@
 """One cell: as a number, as a text, as an id. Each rule looks at that cell alone.
 
-A text is a number if it is written as ``-12``, ``3.5``, ``.5`` or ``1e-6``: up to 25 digits on either side of the
-point, three in the exponent, blanks around it ignored. ``True`` and ``False`` are 1 and 0: NumPy writes booleans so
-where one cell is text. Any other text (``nan``, ``1,000``, nothing) is missing. The rule is one regular expression that
-every reader shares, so a cell means the same in every container.
+A text is a number if it is written as ``-12``, ``+12``, ``3.5``, ``.5`` or ``1e-6``, with any number of digits, blanks
+around it ignored. ``true`` and ``false``, in any case, are 1 and 0. Any other text (``nan``, ``1,000``, nothing) is
+missing. The rule is one regular expression that every reader shares, so a cell means the same in every container.
+
+These are the forms that pandas, polars and NumPy make into numbers and booleans. They do so for a whole column, and
+leave the whole column as text where one cell is none. The rule gives each cell one value either way.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import numbers
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -34,10 +36,14 @@ __all__ = [
     "numbers_from_text",
 ]
 
-NUMBER = r"^-?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,3})?$"
+NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _IS_NUMBER = re.compile(NUMBER)
-BOOLEANS = {"True": 1, "False": 0}
+_NOT_FINITE = re.compile(r"^[-+]?(nan|inf|infinity)$", re.IGNORECASE)
+BOOLEANS = {"true": 1, "false": 0}
+"""Texts of booleans in lower case, and their numbers."""
 _EXACT = 2.0**53
+_LONGEST = 4000
+"""Digits of the longest whole number that has an exact text."""
 _MISSING = float("nan")
 
 
@@ -77,7 +83,7 @@ def number(cell: Any) -> float:
             cell = cell.decode()
         if isinstance(cell, str):
             text = cell.strip()
-            value = float(text) if _IS_NUMBER.match(text) else float(BOOLEANS.get(text, _MISSING))
+            value = float(text) if _IS_NUMBER.match(text) else float(BOOLEANS.get(text.lower(), _MISSING))
             return value if math.isfinite(value) else _MISSING
     except Exception:  # beyond float64, no text, or whatever an object raises about itself: it holds no number
         return _MISSING
@@ -109,9 +115,9 @@ def _scalar(cell: Any) -> Any:
 
 
 def canonical_text(value: Any) -> str:
-    """Return the text a cell is compared by: blanks off, numbers in one form, so that 3, 3.0 and "3" are one level.
+    """Return the text of a cell: blanks off, numbers in one form, so that 3, 3.0, "+3" and "3" are one text.
 
-    Whole numbers are exact whatever their length.
+    Whole numbers are exact up to 4000 digits.
 
     >>> canonical_text(" 3.0 "), canonical_text(3), canonical_text(True), canonical_text("Paris ")
     ('3', '3', '1', 'Paris')
@@ -123,32 +129,48 @@ def canonical_text(value: Any) -> str:
     text = value.strip() if isinstance(value, str) else repr(value.item() if isinstance(value, np.generic) else value)
     if not _IS_NUMBER.match(text):
         return text
-    exact = Decimal(text)
+    try:
+        exact = Decimal(text)
+    except InvalidOperation:  # an exponent of twenty digits
+        return repr(float(text)) if float(text) == 0.0 else ""
+    if exact.adjusted() > _LONGEST:
+        return ""
     return str(int(exact)) if exact == exact.to_integral_value() else repr(float(text))
 
 
 def label_text(cell: Any) -> str:
-    """Return the canonical text of a label, "" if the cell holds none (None, NaN, a date, a list).
+    """Return the text that a label or a level is compared by, "" if the cell holds none (None, NaN, a date, a list).
 
-    >>> label_text(np.int64(1)), label_text(b"yes"), label_text(float("nan")), label_text(None)
-    ('1', 'yes', '', '')
+    A number is the float64 nearest to it. Beyond 2^53 several whole numbers share one text, in every container: one
+    missing cell makes int64 into float64, and must not change the text of another cell.
+
+    >>> label_text(np.int64(1)), label_text(b"yes"), label_text("TRUE"), label_text(float("nan")), label_text(2**53 + 1)
+    ('1', 'yes', '1', '', '9007199254740992')
     """
+    try:
+        text = _text(cell)
+        if not _IS_NUMBER.match(text):
+            return "" if _NOT_FINITE.match(text) else text
+        value = float(text)
+        if not math.isfinite(value):
+            return ""
+        return str(int(value)) if value.is_integer() else repr(value)
+    except Exception:  # a whole number too long to be written, or whatever an object raises about itself
+        return ""
+
+
+def _text(cell: Any) -> str:
+    """Return the exact text of a cell, "" if it holds neither a number nor text."""
     cell = _scalar(cell)
     if isinstance(cell, bytes):
-        try:
-            cell = cell.decode()
-        except UnicodeDecodeError:
-            return ""
+        cell = cell.decode()
     if isinstance(cell, Decimal):
         cell = str(cell) if cell.is_finite() else ""
     if isinstance(cell, complex) and cell.imag == 0:
         cell = cell.real
     if not isinstance(cell, (str, bool, int, float)) or cell != cell:
         return ""
-    try:
-        return canonical_text(BOOLEANS.get(cell.strip(), cell) if isinstance(cell, str) else cell)
-    except ValueError:  # a whole number too long to be written
-        return ""
+    return canonical_text(BOOLEANS.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell)
 
 
 def id_text(cell: Any) -> str:
@@ -156,15 +178,18 @@ def id_text(cell: Any) -> str:
 
     A number with a point is an id only if it is whole and below 2^53: beyond that several ids share one float.
 
-    >>> id_text(7), id_text(np.float32(7)), id_text("7"), id_text(2**60 + 1), id_text(0.5), id_text(None)
+    >>> id_text(7), id_text(np.float32(7)), id_text("+7"), id_text(2**60 + 1), id_text(0.5), id_text(None)
     ('7', '7', '7', '1152921504606846977', '', '')
     """
-    cell = _scalar(cell)
-    if isinstance(cell, complex) and cell.imag == 0:  # one complex cell makes a whole column complex
-        cell = cell.real
-    if isinstance(cell, float) and not (cell.is_integer() and abs(cell) < _EXACT):
+    try:
+        cell = _scalar(cell)
+        if isinstance(cell, complex) and cell.imag == 0:  # one complex cell makes a whole column complex
+            cell = cell.real
+        if isinstance(cell, float) and not (cell.is_integer() and abs(cell) < _EXACT):
+            return ""
+        return _text(cell)
+    except Exception:  # as in label_text
         return ""
-    return label_text(cell)
 
 
 def id_message(what: str, kind: str) -> str:
@@ -186,7 +211,10 @@ def numbers_from_text(cells: Iterable[str]) -> Array:
 
 
 def coded(values: Iterable[Any], codes: NDArray[Any]) -> Coded:
-    """Return codes into ``values`` as codes into their canonical texts; empty text is missing."""
+    """Return codes into ``values`` as codes into their canonical texts; empty text is missing.
+
+    The texts are exact, since a column of ids is read so. Labels and levels are compared by ``label_text`` of them.
+    """
     texts = [canonical_text(value) for value in values]
     distinct = tuple(dict.fromkeys(text for text in texts if text))
     position = {text: code for code, text in enumerate(distinct)}

@@ -249,5 +249,5 @@ class Hashed(_Chosen):
         return lambda text: self._bucket(text) if text else -1
 
     def _bucket(self, text: str) -> int:
-        digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return int.from_bytes(digest, "little") % self.buckets

@@ -67,7 +67,8 @@ class Labels:
             raise InvalidArgument("Expected the label's classes (to classify) or its bound (to regress), one of them.")
         if self.classes is not None:
             known = coded(self.classes, np.arange(len(self.classes))).values
-            if len(known) != len(self.classes) or len(known) < 2:
+            names = {label_text(name) for name in self.classes} - {""}
+            if len(names) != len(self.classes) or len(names) < 2:
                 raise InvalidArgument("Expected at least two different classes.")
             object.__setattr__(self, "classes", known)
         else:
@@ -82,8 +83,7 @@ class Labels:
         texts, codes = (column.values, column.codes) if isinstance(column, Coded) else column_texts(column)
         named = self.classes or ()
         places = {label_text(name): place for place, name in enumerate(named)}
-        places |= {name: place for place, name in enumerate(named)}
-        table = np.array([*(places.get(text, np.nan) for text in texts), np.nan])
+        table = np.array([*(places.get(label_text(text), np.nan) for text in texts), np.nan])
         return np.asarray(table[codes])
 
 

@@ -229,9 +229,11 @@ def arrow_numbers(column: Any) -> Array:
             column = pc.utf8_trim_whitespace(column)
         except pa.ArrowInvalid:
             column = pc.utf8_trim_whitespace(pa.array(_texts(column), column.type))
+        lower = pc.ascii_lower(column)
         for word, value in BOOLEANS.items():
-            column = pc.if_else(pc.equal(column, word), pa.scalar(str(value), column.type), column)
+            column = pc.if_else(pc.equal(lower, word), pa.scalar(str(value), column.type), column)
         is_number = pc.match_substring_regex(column, NUMBER)
+        column = pc.utf8_ltrim(column, "+")  # Arrow reads no sign of plus
         column = pc.cast(pc.if_else(is_number, column, pa.scalar(None, column.type)), pa.float64())
         column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
     return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
