@@ -29,6 +29,7 @@ QUICK: dict[str, list[str]] = {
     "files": ["50000"],
     "adult": [],
     "survey": ["--quick"],
+    "survey_pictures": ["build/pictures", "--quick"],
     "intervals": ["--quick"],
     "tables": ["--keys", "1", "--rows", "4000"],
     "solvers": ["--keys", "1", "--only", "2"],

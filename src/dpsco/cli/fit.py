@@ -235,7 +235,8 @@ def _print_result(args: argparse.Namespace, saved: Any, written: Path, counted: 
         from dpsco.pages import write_run_page
 
         hidden = None if counted is None else not_private_figures(counted)
-        write_run_page(saved.result, args.html, reached=reached, not_private=hidden)
+        names = None if isinstance(saved.columns, int) else saved.columns.feature_names
+        write_run_page(saved.result, args.html, reached=reached, not_private=hidden, names=names)
     report = saved.result.report
     if args.json:
         page = None if args.html is None else str(args.html)

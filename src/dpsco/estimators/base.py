@@ -334,7 +334,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, BaseEstimator):  # type: ign
         from dpsco.pages import write_run_page
 
         check_is_fitted(self)
-        return write_run_page(self._result, path, reached=reached)
+        names = None if self.columns is not None else getattr(self, "feature_names_in_", None)
+        return write_run_page(self._result, path, reached=reached, names=names)
 
     def _scaled(self, X: Any) -> Any:
         """Rows scaled as in training: dense, or a sparse matrix of scipy's."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dpsco.methods import AcceleratedSRGD
 from dpsco.pages.guarantee_in_words import guarantee_in_words
 from dpsco.pages.plots import line_plot
 from dpsco.pages.renderer import write_html
+from dpsco.pages.survey_section import survey_section
 from dpsco.run.result import Result
 
 __all__ = ["write_run_page"]
@@ -20,6 +21,7 @@ def write_run_page(
     *,
     reached: Mapping[str, str] | None = None,
     not_private: Mapping[str, str] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Path:
     """Write the page of a run.
 
@@ -34,6 +36,8 @@ def write_run_page(
     not_private
         Figures that depend on the rows without noise, such as clip fractions. The page is then marked NOT PRIVATE from
         its first line.
+    names
+        Names of the features, for what the survey saw.
 
     Returns
     -------
@@ -57,6 +61,7 @@ def write_run_page(
         words=guarantee_in_words(report) if report.private else [],
         explanation=result.plan.explain().replace("\n  ", " ") if explained else "",
         predicted=_predicted(result),
+        survey=survey_section(result, names),
         reached=dict(reached or {}),
         not_private=dict(not_private or {}),
         curve_plot=_curve(result) if report.private and report.gaussian else "",

@@ -152,6 +152,7 @@ def rounds_behind(
     about = {
         "plan": survey.plan.to_dict(),
         "survey": hashlib.sha256(released.tobytes()).hexdigest(),
+        "map": hashlib.sha256(second.map.matrix.tobytes()).hexdigest(),
         "start": hashlib.sha256(second.start.tobytes()).hexdigest(),
     }
     begun = None if folder is None else folder.parent / _BEGUN
