@@ -42,6 +42,8 @@ RATIO, RATIO_CENTRED, LEAST_SHARE, MOST_SHARE = 0.3, 0.6, 0.05, 0.15
 INTERVAL_RATIO, INTERVAL_SHARE = 0.05, 0.25
 """RATIO and MOST_SHARE of a survey that is to give standard errors: these need the Hessian, not its order of size."""
 HOPELESS = 60.0
+FEWEST_CENTRED = 2_500
+"""Rows from which a survey without an intercept pays: standardised columns have less to gain from one."""
 WIDEST_FULL = 2048
 """Largest p whose full moment is asked for: p^2 / 2 numbers cross the wire."""
 MOST_ROUNDS = 14
@@ -50,9 +52,12 @@ HIDDEN_RIDGES = (0.8, 2.0, 8.0)
 """Where directions outside the known ones may be as large as the noise: less would stretch them beyond the others."""
 CLIPS = ((1.2, 0.0), (1.0, 4e-4), (0.85, 2.5e-3), (0.7, 8e-3))
 """Clip over sqrt(E ||P a||^2) and slope, and what it costs in units of F(base) - F*."""
+CLIP_CENTRED = 0.3
+"""The same without an intercept, as a share: rows without rare 0/1 columns have shorter tails in the metric."""
 BETAS = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.6, 1.8, 2.1, 2.5, 3.0, 4.0, 6.0])
 """beta over c times the largest size in the metric."""
-HORIZONS = (3, 4, 5, 7, 9, 11, 13, 15)
+HORIZONS = (4, 5, 7, 9, 11, 13, 15)
+"""Fewer only where no more are allowed: three rounds need a better beta than a survey gives."""
 MOST = 160
 SINGLE, GROUP = 16, 6
 SIGNAL = 0.6
@@ -139,6 +144,8 @@ def survey_choice(
     wanted, ratio = noise / aim, noise / (most * n)
     if kind == "auto":
         kind = "full" if p <= WIDEST_FULL else "diagonal"
+        if centred and n < FEWEST_CENTRED:
+            return SurveyChoice(None, 0, f"n={n} rows without an intercept are too few to gain from one")
         if n < 50 * (rounds or MOST_ROUNDS) or ratio > HOPELESS:
             return SurveyChoice(None, 0, f"the survey's noise would be {ratio:.0f} times a typical direction")
     rows = int(min(max(wanted, LEAST_SHARE * n), most * n))
@@ -193,6 +200,7 @@ def rounds_choice(
     for hypothesis in hypotheses:
         truth, moved, left = (part[thin] for part in _signal(shape, start, hypothesis, survey_rows))
         gap = 0.5 * c * float(np.sum(truth * (moved + left))) * each
+        at_stake = gap * (1.0 if shape.mean[-1] > 0 else CLIP_CENTRED)
         again = _resurvey(truth, moved + left, variance, shape, survey_rows, c, each)
         for ridge in RIDGES if shape.hidden == 0 else HIDDEN_RIDGES:
             form = metric(again.shape, ridge)
@@ -221,10 +229,10 @@ def rounds_choice(
                     )
                     for (share, cost), found in zip(clips, tried, strict=True):
                         key = (ridge, T, z_step, share)
-                        merit = np.mean(np.log(found.total + cost * gap), axis=1) + ROUND_COST * math.log2(T + 1)
+                        merit = np.mean(np.log(found.total + cost * at_stake), axis=1) + ROUND_COST * math.log2(T + 1)
                         merits[key] = merits.get(key, 0.0) + merit / len(hypotheses)
                         parts = np.stack(
-                            [found.optimisation[:, 1] + cost * gap, found.noise[:, 1], found.sampling[:, 1]]
+                            [found.optimisation[:, 1] + cost * at_stake, found.noise[:, 1], found.sampling[:, 1]]
                         )
                         expected[key] = expected.get(key, 0.0) + np.log(parts + 1e-300) / len(hypotheses)
     best = min(merits, key=lambda key: float(np.min(merits[key])))
