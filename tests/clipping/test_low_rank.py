@@ -126,7 +126,8 @@ def test_rows_too_wide_for_a_full_survey_have_a_low_rank_one() -> None:
     assert plan.schedule.sum_length < 40 * p
     result = dpsco.train(plan, dpsco.stream(features, labels), key=bytes(32))
     assert result.report.rounds <= 5
-    again = dpsco.plan(problem, n=n, budget=budget, rounds=4, geometry=result.geometry)
+    shape = dataclasses.replace(result.geometry, source="public rows")
+    again = dpsco.plan(problem, n=n, budget=budget, rounds=4, geometry=shape)
     assert dpsco.Plan.from_json(again.to_json()) == again
     assert len(again.to_json()) < 40 * 8 * p * 2
     replaced = dataclasses.replace(plan, budget=dpsco.Budget(4.0, 1e-6, "replace"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,18 @@ def first() -> dpsco.Result:
 
 
 @pytest.fixture(scope="module")
-def plan(first: dpsco.Result) -> dpsco.Plan:
-    return dpsco.plan(PROBLEM, n=N, budget=BUDGET, rounds=5, geometry=first.geometry)
+def shape(first: dpsco.Result) -> dpsco.Geometry:
+    """The geometry of a seeded run, which the tests take as public."""
+    assert first.geometry is not None
+    return dataclasses.replace(first.geometry, source="public rows")
 
 
-def test_a_plan_in_a_known_geometry_has_no_survey_and_keeps_its_promise_of_rounds(plan, first) -> None:
+@pytest.fixture(scope="module")
+def plan(shape: dpsco.Geometry) -> dpsco.Plan:
+    return dpsco.plan(PROBLEM, n=N, budget=BUDGET, rounds=5, geometry=shape)
+
+
+def test_a_plan_in_a_known_geometry_has_no_survey_and_keeps_its_promise_of_rounds(plan) -> None:
     assert isinstance(plan.method, InGeometry)
     result = dpsco.train(plan, dpsco.stream(*rows()), key=KEY)
     assert result.report.rounds == plan.rounds == len(result.trace) <= 5
@@ -54,12 +62,11 @@ def test_a_plan_in_a_known_geometry_has_no_survey_and_keeps_its_promise_of_round
     assert np.mean(result.model.predict(features) == labels) > 0.7
 
 
-def test_plans_and_geometries_are_exact_in_json_and_part_of_the_identity(plan, first, tmp_path: Path) -> None:
+def test_plans_and_geometries_are_exact_in_json_and_part_of_the_identity(plan, shape, tmp_path: Path) -> None:
     again = dpsco.Plan.from_json(plan.to_json())
     assert again == plan
     assert again.digest() == plan.digest()
     assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301
-    shape = first.geometry
     assert dpsco.Geometry.from_dict(shape.to_dict()) == shape
     assert dpsco.Geometry.load(shape.save(tmp_path / "geometry.json")) == shape
     other = dataclasses.replace(shape, sizes=shape.sizes * (1 + 1e-9))
@@ -69,7 +76,14 @@ def test_plans_and_geometries_are_exact_in_json_and_part_of_the_identity(plan, f
     (tmp_path / "geometry.json").write_bytes(raw.replace(b'"rest"', b'"ruse"'))
     with pytest.raises(dpsco.CheckpointError):
         dpsco.Geometry.load(tmp_path / "geometry.json")
-    for broken in ({"format": 2}, {"rest": -1.0}, {"sizes": shape.to_dict()["scale"]}, {"noise": float("nan")}):
+    for broken in (
+        {"format": 3},
+        {"source": ""},
+        {"source": None},
+        {"rest": -1.0},
+        {"sizes": shape.to_dict()["scale"]},
+        {"noise": float("nan")},
+    ):
         changed = {**shape.to_dict(), **broken}
         if "sizes" in broken:
             changed["directions"] = changed["scale"]
@@ -98,8 +112,7 @@ def test_public_rows_give_a_geometry() -> None:
         dpsco.public_geometry(np.full((3, 2), np.nan))
 
 
-def test_a_geometry_that_does_not_fit_is_refused(first) -> None:
-    shape = first.geometry
+def test_a_geometry_that_does_not_fit_is_refused(shape) -> None:
     for problem, why in (
         (dataclasses.replace(PROBLEM, feature_norm=1.0), "feature_norm"),
         (dataclasses.replace(PROBLEM, dimension=P + 1), "columns"),
@@ -113,6 +126,37 @@ def test_a_geometry_that_does_not_fit_is_refused(first) -> None:
             dpsco.plan(PROBLEM, n=N, budget=BUDGET, geometry=shape, **wrong)
     with pytest.raises(dpsco.InvalidArgument, match="Geometry"):
         dpsco.plan(PROBLEM, n=N, budget=BUDGET, geometry="last")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "options", "watch"),
+    [(np.inf, {}, False), (2.0, {"key": KEY}, False), (2.0, {}, True), (2.0, {}, False)],
+)
+def test_a_geometry_is_as_private_as_the_run_that_released_it(epsilon: float, options: Any, watch: bool) -> None:
+    made = dpsco.plan(PROBLEM, n=N, budget=dpsco.Budget(epsilon, 1e-5), rounds=3, survey="full")
+    with watching(lambda *seen: None) if watch else nullcontext():
+        result = dpsco.train(made, dpsco.stream(*rows()), **options)
+    seen = result.geometry
+    assert seen is not None
+    again = dpsco.Geometry.from_dict(seen.to_dict())
+    assert again.source == seen.source
+    assert ("NOT PRIVATE" in str(seen)) != result.report.private
+    if result.report.private:
+        assert result.report.run_id in str(seen)
+        reused = dpsco.Plan.from_json(dpsco.plan(PROBLEM, n=N, budget=BUDGET, rounds=3, geometry=again).to_json())
+        report = dpsco.train(reused, dpsco.stream(*rows())).report
+        assert any("geometry" in line and result.report.run_id in line for line in report.assumptions)
+    else:
+        with pytest.raises(dpsco.InvalidArgument, match="not private"):
+            dpsco.plan(PROBLEM, n=N, budget=BUDGET, rounds=3, geometry=again)
+        free = dpsco.plan(PROBLEM, n=N, budget=dpsco.Budget(np.inf, 1e-5), rounds=3, geometry=again)
+        with pytest.raises(dpsco.InvalidArgument, match="not private"):
+            dataclasses.replace(free, budget=BUDGET)
+
+
+def test_rows_that_are_called_public_are_an_assumption_of_the_report(plan: dpsco.Plan) -> None:
+    report = dpsco.train(plan, dpsco.stream(*rows())).report
+    assert any("geometry is public" in line and "public rows" in line for line in report.assumptions)
 
 
 def observed(plan: dpsco.Plan, data: tuple[np.ndarray, np.ndarray], frozen: Any = None) -> tuple[Any, ...]:
@@ -131,9 +175,9 @@ def observed(plan: dpsco.Plan, data: tuple[np.ndarray, np.ndarray], frozen: Any 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
 @pytest.mark.parametrize("method", LATER)
-def test_one_row_moves_one_sum_by_no_more_than_the_noise_covers(first, method: str, adjacency: str) -> None:
+def test_one_row_moves_one_sum_by_no_more_than_the_noise_covers(shape, method: str, adjacency: str) -> None:
     budget = dpsco.Budget(2.0, 1e-5, adjacency)
-    plan = dpsco.plan(PROBLEM, n=N, budget=budget, rounds=5, geometry=first.geometry, method=method)
+    plan = dpsco.plan(PROBLEM, n=N, budget=budget, rounds=5, geometry=shape, method=method)
     features, labels = rows()
     base = observed(plan, (features, labels))
     difference = Fraction(plan.schedule.most_noise.difference)

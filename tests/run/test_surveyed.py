@@ -362,7 +362,8 @@ def test_a_box_stays_a_box_where_columns_are_scaled_alone(loss):
     x = np.concatenate([np.atleast_2d(run.model.coef), np.atleast_1d(run.model.intercept)[:, None]], axis=1).ravel()
     assert np.all((x >= bounds[0]) & (x <= bounds[1]))
     assert any(x in (low, high) for x, low, high in zip(x, *bounds, strict=True))
-    reused = dpsco.plan(problem, n=N, budget=BUDGET, rounds=5, geometry=run.geometry)
+    shape = dataclasses.replace(run.geometry, source="public rows")
+    reused = dpsco.plan(problem, n=N, budget=BUDGET, rounds=5, geometry=shape)
     assert reused.method.map.diagonal
     with pytest.raises(dpsco.InvalidArgument, match="domain"):
         dpsco.plan(problem, n=N, budget=BUDGET, survey="full")

@@ -88,9 +88,9 @@ def method_from_dict(data: Mapping[str, Any]) -> Method:
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
         raise InvalidArgument("Not a method: expected its name and its hyperparameters.")
     if data["name"] == InGeometry.name:
-        if set(data) != {"name", "map", "later"}:
+        if set(data) != {"name", "map", "later", "source"}:
             raise InvalidArgument(f"Not a method {InGeometry.name!r}: fields are missing, extra or of another version.")
-        return InGeometry(map=map_from_dict(data["map"]), later=method_from_dict(data["later"]))
+        return InGeometry(map=map_from_dict(data["map"]), later=method_from_dict(data["later"]), source=data["source"])
     known: dict[str, type[Method]] = {**METHODS, Surveyed.name: Surveyed}
     kind = known[one_of("method", data["name"], known)]
     given = {name: math.inf if value == "inf" else value for name, value in data.items() if name != "name"}

@@ -5,7 +5,8 @@
 
 Guarantee: that of ``later``. P is public before the first row is read, so a contribution c b is a function of one row
 and public numbers, and its clip and noise are those of ``later``. An earlier survey of the same people is private by
-itself and was paid for then; this run has a budget of its own.
+itself and was paid for then; this run has a budget of its own. Whether P is public is an assumption, which the report
+states with the source of P. A map that is known not to be private is refused.
 Cost: that of ``later``, and p^2 multiply-adds per row.
 """
 
@@ -28,7 +29,23 @@ from dpsco.problem import Box, Everything, L2Ball, Problem
 from dpsco.problem.domains import Domain
 from dpsco.query import Array, Query, Released
 
-__all__ = ["InGeometry", "mapped_problem"]
+__all__ = ["NOT_PRIVATE", "PUBLIC_ROWS", "InGeometry", "check_source", "mapped_problem", "released_by"]
+
+NOT_PRIVATE, PUBLIC_ROWS, _RELEASED = "not private", "public rows", "released by run "
+
+
+def released_by(run_id: str, *, private: bool) -> str:
+    """Return the source of a geometry that a run released."""
+    return f"{_RELEASED}{run_id}" if private else NOT_PRIVATE
+
+
+def check_source(source: object) -> None:
+    """Raise ``InvalidArgument`` unless ``source`` says where a geometry comes from."""
+    if not isinstance(source, str) or not (source in (NOT_PRIVATE, PUBLIC_ROWS) or source.startswith(_RELEASED)):
+        raise InvalidArgument(
+            f"Expected the source of a geometry to be {PUBLIC_ROWS!r}, {NOT_PRIVATE!r} or '{_RELEASED}ID': the report "
+            "of a run states it."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +58,8 @@ class InGeometry(Method):
         P. Public before the run.
     later : Method
         A method of clipped rounds, with its hyperparameters in the coordinates of u.
+    source : {"public rows", "released by run ID", "not private"}
+        Where P comes from.
     clip : float
         That of ``later``: leave it out.
     """
@@ -48,16 +67,18 @@ class InGeometry(Method):
     clip: float = 0.0
     map: RowMap
     later: Method
+    source: str
 
     name: ClassVar[str] = "in-geometry"
     reason: ClassVar[str] = (
-        "rows are turned by a map that was public before the run; each enters one clipped contribution after that, and "
-        "one Gaussian mechanism covers the whole run."
+        "rows are turned by a map that is assumed to be public before the run; each enters one clipped contribution "
+        "after that, and one Gaussian mechanism covers the whole run."
     )
 
     def __post_init__(self) -> None:
         if not isinstance(self.map, RowMap) or not isinstance(self.later, Method):
             raise InvalidArgument("Expected map to be a RowMap and later a method: dpsco.plan(..., geometry=...).")
+        check_source(self.source)
         if self.clip not in (0.0, self.later.clip):
             raise InvalidArgument(f"Expected clip={self.clip} to be left out: it is that of the method.")
         object.__setattr__(self, "clip", self.later.clip)
@@ -65,6 +86,11 @@ class InGeometry(Method):
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
         """Return the schedule of ``later``, on the problem in the coordinates of u."""
+        if budget.private and self.source == NOT_PRIVATE:
+            raise InvalidArgument(
+                "The geometry is not private: it is that of a run without noise, with a given key or under watch, and "
+                "this run would publish it. Take result.geometry of a private run, or dpsco.public_geometry."
+            )
         boxed = isinstance(problem.domain, Box) and self.map.diagonal
         refused = refusal(problem, "diagonal" if boxed else "low-rank" if isinstance(self.map, LowRankMap) else "full")
         columns = problem.dimension + problem.intercept
@@ -86,7 +112,7 @@ class InGeometry(Method):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the method as JSON holds it: the map and the method behind it."""
-        return {"name": self.name, "map": self.map.to_dict(), "later": self.later.to_dict()}
+        return {"name": self.name, "map": self.map.to_dict(), "later": self.later.to_dict(), "source": self.source}
 
     def start(self, schedule: Schedule, x0: Array) -> Any:
         """Start at the u_0 that stands for x_0."""

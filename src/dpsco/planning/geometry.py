@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpsco.methods.in_geometry import NOT_PRIVATE
 from dpsco.planning.geometry_form import GeometryForm
 from dpsco.planning.released_survey import ReleasedSurvey
 from dpsco.query import Array
@@ -37,7 +38,7 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Geometry(GeometryForm):
-    """What is known of the rows' second moment: private or public, publishable, serialisable.
+    """What is known of the rows' second moment, and from where.
 
     It is in coordinates a * ``scale``, where a is a row over the feature norm. ``result.geometry`` is one.
 
@@ -63,6 +64,8 @@ class Geometry(GeometryForm):
         What rows were divided by before.
     hidden : float
         Largest size that a direction orthogonal to ``directions`` may have; 0 if they are alike.
+    source : str
+        "released by run ID", "public rows" or "not private". A ``Result`` states that of its own geometry.
     """
 
     scale: Array
@@ -75,6 +78,7 @@ class Geometry(GeometryForm):
     mean: Array
     feature_norm: float = 1.0
     hidden: float = 0.0
+    source: str = NOT_PRIVATE
 
     @property
     def p(self) -> int:

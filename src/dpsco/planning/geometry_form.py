@@ -1,6 +1,7 @@
 """A geometry on disk, in print and in a plan: exact, comparable, and readable by people.
 
-A geometry is made from released values or from public rows. It may be published, stored and used again.
+A geometry states where it comes from (``source``). Released by a private run, or of public rows, it may be published,
+stored and used again. That of a run without noise, with a given key or under watch is not private.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import numpy as np
 
 from dpsco.errors import CheckpointError, InvalidArgument
 from dpsco.json_files import canonical, decode_array, encode_array, read_sealed, write_sealed
+from dpsco.methods.in_geometry import NOT_PRIVATE, check_source
 from dpsco.query import Array
 
 __all__ = ["GeometryForm"]
 
-FORMAT = 1
+FORMAT = 2
 _SHOWN = 8
 
 
@@ -37,6 +39,7 @@ class GeometryForm:
         mean: Array
         feature_norm: float
         hidden: float
+        source: str
 
     @property
     def intercept(self) -> bool:
@@ -61,8 +64,9 @@ class GeometryForm:
     def to_dict(self) -> dict[str, Any]:
         """Return the geometry as JSON holds it."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        source = values.pop("source")
         plain = {name: encode_array(v) if isinstance(v, np.ndarray) else float(v) for name, v in values.items()}
-        return {"format": FORMAT, **plain}
+        return {"format": FORMAT, "source": source, **plain}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -81,7 +85,10 @@ class GeometryForm:
         given = {name: decode_array(v) if isinstance(v := data[name], Mapping) else v for name in names}
         p, k = np.shape(given["scale"]), np.shape(given["sizes"])
         shapes = {"scale": p, "mean": p, "sizes": k, "observed": k, "directions": (*p, *k)}
-        plain = all(isinstance(given[name], (int, float)) and np.isfinite(given[name]) for name in names - set(shapes))
+        plain = all(
+            isinstance(given[name], (int, float)) and np.isfinite(given[name]) for name in names - {"source", *shapes}
+        )
+        check_source(given["source"])
         if not plain or len(p) != 1 or len(k) != 1 or any(np.shape(given[name]) != s for name, s in shapes.items()):
             raise InvalidArgument("Not a geometry: its arrays do not fit together.")
         if not (np.all(given["scale"] > 0) and np.all(given["sizes"] >= 0) and given["rest"] >= 0):
@@ -133,8 +140,8 @@ class GeometryForm:
         above = int(np.sum(self.observed > self.radius))
         return "\n".join(
             [
-                f"Geometry of {len(self.scale)} columns{', the intercept included' if self.intercept else ''}: private "
-                "and publishable",
+                f"Geometry of {len(self.scale)} columns{', the intercept included' if self.intercept else ''}: "
+                + ("NOT PRIVATE, not to be published" if self.source == NOT_PRIVATE else f"{self.source}, publishable"),
                 f"  size of columns (root mean square): {_numbers(columns)}",
                 f"  spectrum of rows over the feature norm: {_numbers(spectrum)}",
                 f"  directions above the noise floor {self.radius:.3g}: {above}",

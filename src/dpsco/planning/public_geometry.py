@@ -9,6 +9,7 @@ import numpy as np
 
 from dpsco.clipping.survey import dense, unit_rows
 from dpsco.errors import DataError, positive
+from dpsco.methods.in_geometry import PUBLIC_ROWS
 from dpsco.methods.surveyed import INTERCEPT
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.geometry import Geometry
@@ -33,7 +34,8 @@ def public_geometry(rows: Any, *, feature_norm: float = 1.0, intercept: bool = F
     Returns
     -------
     Geometry
-        Its noise is the sampling error of a typical entry.
+        Its noise is the sampling error of a typical entry. Reports of runs in it state that its rows are assumed to be
+        public.
 
     Raises
     ------
@@ -69,4 +71,5 @@ def public_geometry(rows: Any, *, feature_norm: float = 1.0, intercept: bool = F
         radius=noise * math.sqrt(2 * p),
         mean=mean,
         feature_norm=norm,
+        source=PUBLIC_ROWS,
     )

@@ -175,7 +175,7 @@ def geometry_plan(
     Raises
     ------
     InvalidArgument
-        If the geometry is not of such rows, or no map is possible.
+        If the geometry is not of such rows, or not private although the run is to be, or no map is possible.
     """
     columns, boxed = problem.dimension + problem.intercept, isinstance(problem.domain, Box)
     refused = refusal(problem, "diagonal" if boxed else "low-rank" if _in_factors(shape) else "full")
@@ -196,7 +196,7 @@ def geometry_plan(
         )
     if made is None:
         raise InvalidArgument("The geometry shows nothing usable: its sizes are extreme. Plan without geometry=.")
-    method = InGeometry(map=made.map, later=made.later)
+    method = InGeometry(map=made.map, later=made.later, source=shape.source)
     return Plan(problem, n, budget, method, rule="geometry", prediction=made.prediction)
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import version
 
 from dpsco.accounting.budget import Budget
+from dpsco.methods import InGeometry
 from dpsco.planning.explain import too_few_rows
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage
@@ -178,6 +179,7 @@ def render(
             "each row reached one stream once, and rows of one person beyond `records` are not in it",
             "the operating system's randomness and AES are sound; timing and memory are not watched",
             *method.assumptions,
+            *(_of_geometry(method.source) if isinstance(method, InGeometry) else ()),
             *facts.assumptions(),
             *(f"CHECK: {text}" for text in too_few_rows(plan.schedule, plan.prediction)),
             *(() if second is None else _doubts(second, facts)),
@@ -187,6 +189,11 @@ def render(
         versions=dict(_versions()),
         run_id=run_id,
     )
+
+
+def _of_geometry(source: str) -> tuple[str, ...]:
+    """Return what a run in a geometry assumes of it; this run's budget does not pay for it."""
+    return (f"the geometry is public, or was paid for in a run of its own; it states as its source: {source}",)
 
 
 def _doubts(second: SecondStage, facts: Facts) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsco.errors import DataError
 from dpsco.inference import Evidence, Inference, infer
+from dpsco.methods.in_geometry import released_by
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.prediction import Prediction
@@ -117,7 +118,7 @@ class Result:
     counts : Counts
         The work; nothing in a run given back from a complete checkpoint or a model file.
     geometry, health
-        What the survey released of the rows' geometry and fitness; None without one.
+        What the survey released of the rows' geometry and fitness; None without one. The geometry states its source.
     evidence : Evidence
         The released values of a surveyed run, for inference; None without a survey.
     prediction : Prediction
@@ -133,6 +134,11 @@ class Result:
     health: Health | None = None
     evidence: Evidence | None = field(default=None, repr=False)
     prediction: Prediction | None = None
+
+    def __post_init__(self) -> None:
+        if self.geometry is not None:  # as private as the run: the report knows
+            source = released_by(self.report.run_id, private=self.report.private)
+            object.__setattr__(self, "geometry", replace(self.geometry, source=source))
 
     @cached_property
     def inference(self) -> Inference:
