@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsco.engines.flower import Hashed, LocalNodes
+import dpsco
+from dpsco.engines.flower import Hashed, LocalNodes, linear_gradients, wire
+from dpsco.engines.flower.client import _differences
 from dpsco.engines.flower.server import FederatedOracle
 from dpsco.query import Query
 
@@ -50,3 +52,30 @@ def test_one_unit_moves_one_round_by_at_most_the_difference(adjacency: str, unit
         moved.append(distances.max())
     assert max(moved) <= plan.schedule.calibration.difference
     assert max(moved) > 0.5 * plan.clip  # the test would see a clip that is too large
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("kind", ["plain", "matrix", "factors"])
+def test_another_row_of_a_client_changes_no_bit_of_a_row(kind: str, outputs: int) -> None:
+    """Unit example, add-remove: what a row gives before the grid does not depend on rows before or behind it."""
+    rng, p, k = np.random.default_rng(2), 20, 4
+    loss = dpsco.Logistic() if outputs == 1 else dpsco.Softmax(outputs)
+    problem = dpsco.Problem(loss, dpsco.L2Ball(5.0), p)
+    directions = np.linalg.qr(rng.standard_normal((p, k)))[0].T
+    options = {
+        "plain": {},
+        "matrix": {"matrix": rng.standard_normal((p, p))},
+        "factors": {"factors": wire.Factors(0.7, rng.uniform(0.5, 2, p), rng.uniform(1, 3, k), directions)},
+    }[kind]
+    for m in (5, 64, 200):
+        features, labels = rng.standard_normal((m + 1, p)), rng.integers(0, max(2, outputs), m + 1)
+        point = rng.standard_normal(p * outputs)
+        shared = {"run": b"0" * 32, "first": 0, "last": 1, "places": 1, "unit": wire.EXAMPLE, "clip": 1.0}
+        asked = wire.decode_query(
+            wire.encode_query(**shared, grid=2.0**-14, weights=(1.0,), points=(point,), **options)  # type: ignore[arg-type]
+        )
+        found = _differences(asked, linear_gradients(problem, features, labels))
+        behind = _differences(asked, linear_gradients(problem, features[:m], labels[:m]))
+        before = _differences(asked, linear_gradients(problem, features[1:], labels[1:]))
+        np.testing.assert_array_equal(behind, found[:m])
+        np.testing.assert_array_equal(before, found[1:])

@@ -11,7 +11,8 @@ is one: gradients of rows that are scaled down to the feature norm. A survey wan
 in its place: the joint contribution of each row (linear_gradients.py); a client without that sends nothing then.
 
 Guarantee: whatever ``gradients`` returns, a vector that is sent has norm at most C in exact arithmetic before it is
-rounded; rows that are not finite count as 0. A client that has no round, or whose round it is not, sends nothing; nor
+rounded; rows that are not finite count as 0. A row is turned by M number by number, in one order: another row of the
+client changes none of its bits. A client that has no round, or whose round it is not, sends nothing; nor
 does one whose ``gradients`` raise, and the others of its node answer as if it were not there.
 Cost: k gradients a row (k = 2, or 1 in round 0).
 """
@@ -108,9 +109,20 @@ def _turned(asked: Asked, gradients: NDArray[np.float64]) -> NDArray[np.float64]
     if asked.factors is not None:
         rest, scale, gains, v = asked.factors
         g = gradients.reshape(-1, len(scale)) * scale
-        return np.asarray(rest * g + ((g @ v.T) * gains) @ v)
+        turned = rest * g
+        for along, line in zip(_along(g, v).T * gains[:, None], v, strict=True):
+            turned += along[:, None] * line
+        return np.asarray(turned)
     m: Any = asked.matrix
-    return np.asarray(gradients.reshape(-1, len(m)) @ m.T)
+    return _along(gradients.reshape(-1, len(m)), m)
+
+
+def _along(rows: NDArray[np.float64], lines: NDArray[np.float64]) -> NDArray[np.float64]:
+    """<row, line> of each row and line. The bits of a matrix product depend on the number of rows; these do not."""
+    out = np.empty((len(rows), len(lines)))
+    for place, line in enumerate(lines):
+        out[:, place] = np.sum(rows * line, axis=1)
+    return out
 
 
 def clipped(rows: NDArray[np.float64], clip: float) -> NDArray[np.float64]:

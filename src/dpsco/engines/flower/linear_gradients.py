@@ -11,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.clipping.bound import row_norms
-from dpsco.clipping.survey import MOMENTS, joint_parts, joint_rows
+from dpsco.clipping.survey import MOMENTS, joint_parts, joint_rows, padded
 from dpsco.errors import DataError
 from dpsco.problem import CustomLoss, Problem
 from dpsco.query import Array, Moment
 from dpsco.rows.gate import Declared
 
 __all__ = ["LinearRows", "linear_gradients", "survey_numbers"]
+
+_TOGETHER = 64
+"""Rows are padded to whole units of it where functions work on several numbers at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +32,13 @@ class LinearRows:
     labels: NDArray[Any]
 
     def __call__(self, x: Array) -> Array:
-        """The gradient of each row at ``x``; NaN for a row that is not usable."""
+        """The gradient of each row at ``x``; NaN for a row that is not usable. No row's place changes its bits."""
         loss, k = self.problem.loss, self.problem.loss.outputs
         a, y, valid = self._usable
-        scores = a @ x.reshape(k, -1).T
-        slopes = loss.slope(scores[:, 0], y)[:, None] if k == 1 else loss.slope(scores, y)
-        slopes = np.where(valid[:, None], slopes, np.nan)
+        scores = padded(np.sum(a[:, None, :] * x.reshape(k, -1), axis=2), _TOGETHER)  # a matrix product has other bits
+        labels = padded(y, _TOGETHER)
+        slopes = loss.slope(scores[:, 0], labels)[:, None] if k == 1 else loss.slope(scores, labels)
+        slopes = np.where(valid[:, None], slopes[: len(y)], np.nan)
         return np.asarray((slopes[:, :, None] * a[:, None, :]).reshape(len(y), -1))
 
     @cached_property
