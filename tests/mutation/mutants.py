@@ -275,8 +275,8 @@ MUTANTS = (
         (
             (
                 "run/run.py",
-                "first = 0 if self._survey is None else self._survey.schedule.rows",
-                "first = 0",
+                "(0 if behind is None else behind.schedule.rows)",
+                "0",
             ),
         ),
         (f"{SURVEYED}::test_survey_and_rounds_see_disjoint_rows",),
