@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -36,3 +37,22 @@ def test_a_spent_survey_is_never_followed_by_a_refusal(loss, kind, release) -> N
         assert second.plan.schedule.rows + 100 <= 900
         assert second.plan.budget == plan.budget
         assert math.isfinite(second.plan.predicted_excess)
+
+
+def test_under_add_remove_every_round_has_room_for_all_rows() -> None:
+    """Which round a row is in is secret then: all n may be in the survey, or in one round behind it."""
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 2)
+    method, by_id = Surveyed(rounds=3, rows=100), dpsco.Budget(0.5, 1e-5, "add-remove")
+    far = 10**13
+    dpsco.Plan(problem, far, dpsco.Budget(0.5, 1e-5), method)
+    with pytest.raises(dpsco.InvalidArgument, match="do not fit the grid"):
+        dpsco.Plan(problem, far, by_id, method)
+    plan = dpsco.Plan(problem, 900, by_id, method)
+    length, sigma = plan.schedule.sum_length, plan.schedule.calibration.at(0).sigma
+    for release in RELEASES.values():
+        later = second_stage(plan, release(length, sigma)).plan
+        assert later.schedule.n == 900  # what fresh_schedule calibrates for
+        assert later.schedule.rows + 100 <= 900
+        same = dataclasses.replace(later, n=800)
+        assert later.schedule.calibration == same.schedule.calibration
+        assert later.schedule.settings == same.schedule.settings

@@ -346,6 +346,20 @@ def test_models_stay_in_the_domain_and_columns_need_no_scaling():
     assert np.hypot(np.linalg.norm(bounded.coef), bounded.intercept) <= 2.0 * (1 + 1e-9)
 
 
+def test_the_report_states_rows_and_noise_of_the_survey_too():
+    rows, labels = data()
+    for plan, options, words in (
+        (dataclasses.replace(BY_ID, budget=BUDGET), {}, "the first 300 rows"),
+        (BY_ID, {"ids": [str(i) for i in range(N)]}, "about 300 rows, which their ids decide"),
+    ):
+        text = dpsco.train(plan, dpsco.stream(rows, labels, **options), key=KEY).report.to_text()
+        noise = plan.schedule.most_noise
+        assert words in text
+        assert words in plan.explain().replace("\n ", "")
+        for name, value in (("clip", noise.clip), ("sigma", noise.sigma), ("difference", noise.difference)):
+            assert f"{name} {value:.6g}" in text
+
+
 @pytest.mark.parametrize("loss", [dpsco.Logistic(), dpsco.Softmax(3)], ids=["logistic", "softmax"])
 def test_a_box_stays_a_box_where_columns_are_scaled_alone(loss):
     rows, labels = data()

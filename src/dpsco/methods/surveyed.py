@@ -126,12 +126,13 @@ class Surveyed(RoundMethod):
         moment = self.moment(problem)
         clip, apart = joint_bounds(moment)
         length = survey_size(moment, problem.parameters)
+        most = n if budget.adjacency == "add-remove" else self.rows  # which rows are surveyed is secret then
         return Schedule(
             problem=problem,
             n=n,
             budget=budget,
             settings={},
-            calibration=calibrate_survey(budget, clip=clip, apart=apart, dimension=length, rows=self.rows),
+            calibration=calibrate_survey(budget, clip=clip, apart=apart, dimension=length, rows=most),
             mechanism=Independent(1),
             batch_size=self.rows,
             survey_length=length,
@@ -147,7 +148,12 @@ class Surveyed(RoundMethod):
 
     def steps_in_words(self, schedule: Schedule) -> str:
         """State what decides on the steps."""
-        return f"decided by the released survey of the first {self.rows:,} rows"
+        by_id = schedule.budget.adjacency == "add-remove"
+        return f"decided by the released survey of {self.surveyed_rows(by_id=by_id)}"
+
+    def surveyed_rows(self, *, by_id: bool) -> str:
+        """State which rows are surveyed, by their place or by their ids."""
+        return f"about {self.rows:,} rows, which their ids decide" if by_id else f"the first {self.rows:,} rows"
 
     def start(self, schedule: Schedule, x0: Array) -> SurveyedState:
         """Set x_0 to the start."""

@@ -30,11 +30,11 @@ def explain(schedule: Schedule, method: Method, rule: str, prediction: Predictio
 def _surveyed(schedule: Schedule, method: Surveyed) -> str:
     """Return what is known before the survey, and what will be known after it."""
     problem, n, budget = schedule.problem, schedule.n, schedule.budget
-    noise = schedule.calibration.at(0).sigma / method.rows
+    noise, by_id = schedule.calibration.at(0).sigma / method.rows, budget.adjacency == "add-remove"
     lines = [
-        f"One pass over n = {n:,} rows in at most T = {method.rounds} rounds: a survey of the first {method.rows:,} "
-        f"rows, then rounds on the other {n - method.rows:,}. {problem.loss.kind} loss, {problem.parameters:,} "
-        f"parameters in a {problem.domain.kind}.",
+        f"One pass over n = {n:,} rows in at most T = {method.rounds} rounds: a survey of "
+        f"{method.surveyed_rows(by_id=by_id)}, then rounds on the other {n - method.rows:,}. {problem.loss.kind} loss, "
+        f"{problem.parameters:,} parameters in a {problem.domain.kind}.",
         _surveyed_guarantee(budget),
         f"Known before: the survey releases {schedule.survey_length:,} numbers ({method.kind} second moment, gradient "
         f"at zero, health), each with noise of standard deviation {noise:.3g} in its mean, in units of the feature "

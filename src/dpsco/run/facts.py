@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import version
 
 from dpsco.accounting.budget import Budget
-from dpsco.methods import InGeometry
+from dpsco.methods import InGeometry, Surveyed
 from dpsco.planning.explain import too_few_rows
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage
@@ -132,7 +132,7 @@ def render(
     budget, schedule, method = facts.budget or plan.budget, plan.schedule, plan.method
     planned, rounds, sampling = schedule.rows, schedule.rounds, schedule.sampling
     if second is not None:
-        sampling = f"after a survey of the first {schedule.rows:,} rows; one pass"
+        sampling = _survey_in_words(plan, facts)
         schedule = second.plan.schedule
         planned, rounds = planned + schedule.rows, rounds + schedule.rounds
     noise = schedule.most_noise
@@ -189,6 +189,15 @@ def render(
         versions=dict(_versions()),
         run_id=run_id,
     )
+
+
+def _survey_in_words(plan: Plan, facts: Facts) -> str:
+    """State rows and noise of the survey; those of the rounds behind it are fields of the report."""
+    method, noise = plan.method, plan.schedule.most_noise
+    by_id = plan.budget.adjacency == "add-remove" or facts.clipping in (Clipping.CLIENTS, Clipping.SERVER)
+    which = method.surveyed_rows(by_id=by_id) if isinstance(method, Surveyed) else ""
+    numbers = f"clip {noise.clip:.6g}, sigma {noise.sigma:.6g}, difference {noise.difference:.6g}"
+    return f"after a survey of {which} ({numbers}); one pass"
 
 
 def _of_geometry(source: str) -> tuple[str, ...]:
