@@ -188,7 +188,7 @@ STATE = (
                 'key = derive(master, "run", digest)',
                 'key = master if "survey" in about else derive(master, "run", digest)',
             ),
-            ("run/stage.py", 'master = derive(survey.ledger.key, "rounds")', "master = survey.ledger.key"),
+            ("run/stage.py", 'derive(survey.ledger.key, "rounds")', "survey.ledger.key"),
         ),
         (f"{SURVEYED}::test_noise_of_the_two_stages_is_unrelated",),
     ),
