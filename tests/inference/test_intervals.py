@@ -105,8 +105,8 @@ def test_more_noise_widens_the_privacy_part():
 def test_the_residual_scale_is_found():
     rows = 0.85 * N
     expected = 0.3**2 / rows  # residual variance over the rows of the rounds, columns of variance about 1
-    found = np.diag(one("squared").covariance("sampling"))[:P]
-    assert np.all((0.5 * expected < found) & (found < 2.5 * expected))
+    found = np.median([np.diag(trained(seed).covariance("sampling"))[:P] for seed in (5, 6, 7)], axis=0)
+    assert np.all((0.6 * expected < found) & (found < 1.8 * expected))
 
 
 def test_the_logistic_hessian_is_that_of_gaussian_rows():

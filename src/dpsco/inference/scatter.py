@@ -3,7 +3,8 @@
 The gradients' covariance is G = kappa times the Hessian's form. For a likelihood that holds, kappa = 1. Otherwise
 
     squared    kappa = E[residual^2] = E[y^2] + <g_0, x>,   g_0 the gradient at zero     (normal equations)
-    Huber      kappa = E[psi(residual)^2], of a Gaussian residual with the level P(|residual| < width), off by a fifth,
+    Huber      kappa = E[psi(residual)^2], halfway between a Gaussian and a Laplace residual with the level
+               P(|residual| < width), off by a fifth,
                and with Gaussian scores the label's E[psi(y)^2] that the survey released
     others     unknown
 
@@ -130,7 +131,9 @@ def prior_of(
     if isinstance(loss, Huber):
         values = loss.width**2 * np.geomspace(0.01, 1.0, 40)
         residual = np.array([_deviation_behind(level) for level in levels])
-        expected = _clipped_square(residual, 0.0)[:, None] * loss.width**2
+        rate = -np.log(1 - np.minimum(levels, 0.9995))  # of a Laplace residual with that level
+        heavy = 2 / rate**2 * (1 - np.exp(-rate) * (1 + rate))
+        expected = np.sqrt(_clipped_square(residual, 0.0) * heavy)[:, None] * loss.width**2
         logs = -0.5 * (np.log(values / expected) / _HUBER_DOUBT) ** 2 + _MOSTLY_INSIDE * np.log(levels)[:, None]
         if health.squared_slope is not None:
             centre, spread = (number / loss.width for number in scores)
