@@ -79,6 +79,16 @@ STATE = (
         ("tests/rows/test_stream.py::test_a_second_pass_is_refused",),
     ),
     Mutant(
+        "an account forgets what float64 noise loses",
+        (("accounting/account.py", "max(FLOAT_SHARE, share * (1 + 1e-12))", "FLOAT_SHARE"),),
+        ("tests/accounting/test_budget_account.py::test_what_float64_noise_loses_is_paid_at_the_epsilon_of_the_limit",),
+    ),
+    Mutant(
+        "the geometry of a run that is not private is called private",
+        (("run/result.py", "private=self.report.private)", "private=True)"),),
+        ("tests/run/test_in_geometry.py::test_a_geometry_is_as_private_as_the_run_that_released_it",),
+    ),
+    Mutant(
         "an account that is never empty",
         (
             (
