@@ -109,6 +109,33 @@ def test_an_earlier_model_is_a_start() -> None:
         fitted(start=([1.0, 2.0], 0.0))
 
 
+def test_a_headline_says_that_an_earlier_model_spent_its_own_budget() -> None:
+    stated = {**PUBLIC, "survey": "none", "warm_start": True}
+    model = dpsco.PrivateLogisticRegression(**stated).fit(X, Y)
+    assert "earlier model" not in model.privacy_.headline
+    pair = dpsco.PrivateLogisticRegression(**stated, start=(model.coef_, model.intercept_)).fit(X, Y)
+    assert "earlier model" not in pair.privacy_.headline  # a pair is what the caller states to be public
+    other = dpsco.PrivateLogisticRegression(**stated, start=model).fit(X, Y)
+    for again in (model.fit(X, Y), other):
+        assert again.privacy_.headline.startswith("Private, except: the start is an earlier model; its own guarantee")
+
+
+def test_a_chunk_without_rows_is_skipped() -> None:
+    stated = {**PUBLIC, "n": len(Y), "survey": "none", "random_state": 0, "invalid_rows": "zero"}
+    chunks = [(X[:0], Y[:0]), (X[:700], Y[:700]), (X[:0], Y[:0]), (X[700:], Y[700:])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = dpsco.PrivateLogisticRegression(**stated).fit(iter([chunks[1], chunks[3]]))
+        parts = dpsco.PrivateLogisticRegression(**stated).fit(iter(chunks))
+        pushed, wanted = (dpsco.PrivateLogisticRegression(**stated) for _ in range(2))
+        for chunk in chunks:
+            pushed.partial_fit(*chunk)
+        for chunk in (chunks[1], chunks[3]):
+            wanted.partial_fit(*chunk)
+    np.testing.assert_array_equal(whole.coef_, parts.coef_)
+    np.testing.assert_array_equal(pushed.coef_, wanted.coef_)
+
+
 def test_a_start_is_the_earlier_model_in_the_units_of_the_plan(monkeypatch) -> None:
     starts = []
 

@@ -159,6 +159,25 @@ def test_one_row_moves_gradient_and_determinant_by_no_more_than_was_accounted_fo
             assert all(one @ other > 1 - 1e-5 for one in found for other in found)
 
 
+@pytest.mark.parametrize("norm", [0.5, 1.0, 2.0, 3.0, 100.0])
+def test_the_planned_clip_clips_no_row_of_several_classes(norm) -> None:
+    """Privacy rests on convexity, and a softmax loss that is clipped below its own L is not convex."""
+    problem = dpsco.Problem(dpsco.Softmax(3), dpsco.L2Ball(3.0), 1, feature_norm=norm, intercept=True)
+    method = dpsco.ObjectivePerturbation.planned(problem, N, dpsco.Budget(1.0, 1e-6))
+    form = method.objective(problem)
+    assert form.lipschitz >= problem.loss.lipschitz(math.hypot(norm, form.constant), form.radius) * (1 - 1e-12)
+    passes = RowPasses(problem, Batch(0, [(np.array([[norm]]), np.array([0.0]))]), form.lipschitz, form.constant)
+    row = np.array([norm, form.constant])
+    for share in (0.03, 0.1, 0.2):  # the steepest gradients, where a clip would bend
+        scores = np.array([-20.0, math.log(share), math.log(1 - share)])
+        x, step = np.outer(scores, row / (row @ row)).ravel(), 1e-5 / norm
+        columns = [
+            (passes.derivatives(x + h, None)[0] - passes.derivatives(x - h, None)[0]) / (2 * step)
+            for h in step * np.eye(len(x))
+        ]
+        assert np.linalg.eigvalsh(np.add(columns, np.transpose(columns)) / 2)[0] > -1e-6 * form.smoothness
+
+
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
 def test_one_row_changes_nothing_but_the_release(adjacency) -> None:
     plan, (features, labels) = plan_of(dpsco.Logistic(), adjacency=adjacency), rows_of(dpsco.Logistic())

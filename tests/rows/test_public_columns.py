@@ -154,7 +154,7 @@ def test_errors_name_columns_and_no_value() -> None:
     for table, columns, words in (
         (secret, dpsco.PublicColumns(ranges={"a": (0, 1), "height": (0, 3)}), "no column 'height'"),
         (pd.concat([secret, secret], axis=1), dpsco.PublicColumns(["a"]), "several columns named 'a'"),
-        (secret, dpsco.PublicColumns(["when"]), "'when' holds times"),
+        (pa.Table.from_pandas(secret), dpsco.PublicColumns(["when"]), "'when' holds times"),
         ({"a": [1], "b": [1, 2]}, dpsco.PublicColumns(["a", "b"]), "different lengths"),
         (np.zeros(3), dpsco.PublicColumns(["0"]), "1 dimensions"),
     ):

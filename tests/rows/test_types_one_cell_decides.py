@@ -158,3 +158,64 @@ def test_a_cell_that_raises_about_itself_is_missing(kind: str) -> None:
     np.testing.assert_array_equal(
         dense(KINDS["hashed"].transform({"x": ["b", cell]}))[0], dense(KINDS["hashed"].transform({"x": ["b", "c"]}))[0]
     )
+
+
+# --- dates ----------------------------------------------------------------------------------------------
+
+DATES = PublicColumns(dates={"x": ("1990-01-01", "2030-01-01")})
+DAYS = pd.Series(pd.to_datetime(["2001-02-03", "2002-10-01", "2003-12-31", "2001-02-03"]))
+
+
+@pytest.mark.parametrize("zone", [None, "Asia/Tokyo"])
+def test_categories_that_are_dates(zone: str | None) -> None:
+    days = DAYS.dt.tz_localize(zone)
+    objects = days.astype(object)
+    objects[0] = "unknown"
+    clean, odd = (pd.DataFrame({"x": column.astype("category")}) for column in (days, objects))
+    same_but_first(DATES, clean, odd)
+    wanted = DATES.transform(pd.DataFrame({"x": days}))
+    np.testing.assert_array_equal(DATES.transform(clean), wanted)
+    np.testing.assert_array_equal(DATES.transform(pa.table({"x": pa.array(days).dictionary_encode()})), wanted)
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y/%m/%d", "%Y%m%d", "%Y-%m", "%Y.%m.%d", "%Y"])
+@pytest.mark.parametrize("parsed", [True, False])
+def test_dates_that_a_reader_parses(form: str, parsed: bool) -> None:
+    cells = DAYS.dt.strftime(form).tolist()
+    more: dict[str, Any] = {"parse_dates": ["x"], "date_format": form} if parsed else {}
+    clean, odd = pandas_csv(cells, **more), pandas_csv(["unknown", *cells[1:]], **more)
+    assert pd.api.types.is_datetime64_any_dtype(clean["x"]) == parsed
+    np.testing.assert_array_equal(DATES.transform(clean)[1:], DATES.transform(odd)[1:])
+    assert len(np.unique(DATES.transform(clean))) == 3
+
+
+def test_a_local_time_that_its_type_cannot_hold_is_missing_by_itself() -> None:
+    times = DAYS.astype("datetime64[ns]")
+    odd = pd.Series([pd.Timestamp.min, *times[1:]], dtype="datetime64[ns]")
+    days, odd = (column.dt.tz_localize("UTC").dt.tz_convert("America/New_York") for column in (times, odd))
+    one, two = (DATES.transform(pd.DataFrame({"x": column})) for column in (days, odd))
+    np.testing.assert_array_equal(one[1:], two[1:])
+
+
+@pytest.mark.parametrize("columns", [KINDS["ranges"], KINDS["hashed"]])
+def test_a_column_that_pandas_finds_to_hold_times_is_missing_where_numbers_or_text_were_declared(columns: Any) -> None:
+    none, one = pd.DataFrame({"x": [pd.NaT] * 3}), pd.DataFrame({"x": [0.5, pd.NaT, pd.NaT]}, dtype=object)
+    assert none["x"].dtype.kind == "M"
+    np.testing.assert_array_equal(dense(columns.transform(none))[1:], dense(columns.transform(one))[1:])
+
+
+# --- columns without a value ------------------------------------------------------------------------------
+
+
+def test_a_parquet_column_without_a_value_is_a_column_of_missing_cells(tmp_path: Any) -> None:
+    columns = PublicColumns(
+        ranges={"a": (0, 1)}, categories={"c": ["x", "y"]}, dates={"d": ("1990-01-01", "2030-01-01")}
+    )
+    read = []
+    for name, first in (("none", (None, None, None)), ("one", (0.25, "x", "2001-01-01"))):
+        table = {key: pd.Series([cell, None, None], dtype=object) for key, cell in zip("acd", first, strict=True)}
+        pd.DataFrame(table | {"y": ["0", "1", "0"]}).to_parquet(tmp_path / f"{name}.parquet")
+        rows = FileRows(tmp_path / f"{name}.parquet", Labels("y", classes=("0", "1")), columns)
+        read.append(np.concatenate([dense(x) for x, _ in rows]))
+    np.testing.assert_array_equal(read[0][1:], read[1][1:])
+    assert not np.array_equal(read[0][0], read[1][0])

@@ -19,7 +19,7 @@ from dpsco.estimators.interval_methods import IntervalMethods
 from dpsco.estimators.permuted_rows import PermutedRows
 from dpsco.estimators.public_facts import warn_seeded
 from dpsco.estimators.raw_input import RawInput
-from dpsco.estimators.validation import checked_ids, is_chunks, one_column, typed_rows
+from dpsco.estimators.validation import checked_ids, is_chunks, is_empty, one_column, typed_rows
 from dpsco.inference.ridge import ridge
 from dpsco.methods import Surveyed
 from dpsco.planning.geometry import Geometry
@@ -146,7 +146,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, BaseEstimator):  # type: ign
                 "An iterable of chunks is read while it is trained on. State n=..., the number of rows that will come, "
                 "and invalid_rows='zero', so that no row stops a run that has spent its budget; no max_rows_per_unit."
             )
-        coming = iter(chunks)
+        coming = (chunk for chunk in chunks if not is_empty(chunk))
         X, y = next(coming, (None, None))
         if X is None:
             raise DataError("The iterable has no chunk: no row was found. Nothing was spent.")
@@ -191,6 +191,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, BaseEstimator):  # type: ign
         Cost: holds a few thousand rows at most, until their chunk is full; a pickle holds none of them.
         """
         _refuse(refused)
+        if is_empty((X, y)):
+            return self
         first = self.__dict__.get("_run") is None  # after fit, too: a new run and a new budget, as a second fit is
         if not first and not isinstance(self._run, Run):
             raise HorizonError("A run in progress does not survive pickling: this copy can predict, not go on.")
@@ -286,7 +288,15 @@ class PrivateLinearModel(RawInput, IntervalMethods, BaseEstimator):  # type: ign
     def _facts(self, cap: ContributionCap | None, inferred: tuple[str, ...], upstream: bool) -> Facts:
         """Return what the estimator states in its report."""
         limit, weighted = None if cap is None else cap.limit, getattr(self, "class_weight", None) is not None
-        return Facts(table=True, max_rows_per_unit=limit, inferred=inferred, upstream=upstream, weighted=weighted)
+        started = self._has_start() and (self.start is None or hasattr(self.start, "coef_"))
+        return Facts(
+            table=True,
+            max_rows_per_unit=limit,
+            inferred=inferred,
+            upstream=upstream,
+            weighted=weighted,
+            started=started,
+        )
 
     def _randomness(self) -> tuple[bytes | None, np.random.Generator]:
         """Noise key (None: fresh from the operating system) and the generator of the order."""

@@ -7,6 +7,7 @@ succeeds; every error here is then about the container.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dpsco.rows.containers import column_length, is_rows
 from dpsco.rows.csr import CsrRows
 from dpsco.rows.gate import admit, all_finite, container, container_width, declared_by
 
-__all__ = ["checked_ids", "is_chunks", "one_column", "typed_rows"]
+__all__ = ["checked_ids", "is_chunks", "is_empty", "one_column", "typed_rows"]
 
 _REMEDY = "Clean them, or pass invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
 
@@ -68,6 +69,20 @@ def typed_rows(estimator: Any, X: Any, *, first: bool, strict: bool, width: int 
 def is_chunks(X: Any) -> bool:
     """Return whether ``X`` is an iterable of chunks and no container of rows: a generator, an iterator, a reader."""
     return hasattr(X, "__iter__") and not hasattr(X, "__len__") and not hasattr(X, "__array__")
+
+
+def is_empty(chunk: Any) -> bool:
+    """Return whether ``chunk`` is a pair (X, y) without a row: such a chunk is skipped."""
+    return isinstance(chunk, (tuple, list)) and len(chunk) == 2 and all(map(_without_rows, chunk))
+
+
+def _without_rows(part: Any) -> bool:
+    if isinstance(part, Mapping):
+        part = next(iter(part.values()), None)
+    shape = getattr(part, "shape", None)
+    if shape is not None:
+        return len(shape) > 0 and shape[0] == 0
+    return hasattr(part, "__len__") and len(part) == 0
 
 
 def one_column(y: Any, rows: int, *, strict: bool) -> Any:

@@ -9,9 +9,10 @@ Guarantee: (epsilon, delta)-DP by accounting/objective.py, for convex losses of 
 within tau of the exact minimiser. The first is checked before a row is read, the second by the solver's certificate,
 and the small noise s pays for tau. Rounding counts in tau: scores, slopes, sums of rows and the float64 normals of b.
 The wall is public, convex and has a Lipschitz gradient; it keeps |theta| below 2 R, so that rounding stays small.
-Rows are (a, F/2) where the problem has an intercept: its coefficient is measured in units of F/2, which makes rows
-shorter than a constant of 1 would. Longer rows than feature_norm F are shortened to it, slopes are clamped at clip/|a|.
-That keeps the loss of a scalar linear model convex; the squared loss on a ball is then quadratic inside it.
+Rows are (a, c) with c = min(1, F/2) where the problem has an intercept: its coefficient is measured in units of c, and
+no row is longer than with the problem's constant of 1, so a clip at the problem's L clips no row. Longer rows than
+feature_norm F are shortened to it, slopes are clamped at clip/|a|. That keeps the loss of a scalar linear model convex;
+the squared loss on a ball is then quadratic inside it.
 
 The ridge
     With curvatures h_j ~ 1/j of trace M / 2, an optimum at distance D in a random direction and gradients that disagree
@@ -101,7 +102,7 @@ class Objective:
 def objective_of(problem: Problem, clip: float) -> Objective:
     """Return the sizes of a problem's rows under ``clip``."""
     loss, F = problem.loss, problem.feature_norm
-    constant = _INTERCEPT * F if problem.intercept else 0.0
+    constant = min(1.0, _INTERCEPT * F) if problem.intercept else 0.0
     norm = math.hypot(F, constant)
     radius = problem.radius * max(1.0, 1.0 / constant if constant else 1.0)
     classes = loss.classes if isinstance(loss, Softmax) else 2

@@ -27,19 +27,29 @@ Entry = tuple[int | NDArray[np.int64], float | NDArray[Any]]
 
 TRUE, FALSE = ("1", "true", "yes", "t", "y", "on"), ("0", "false", "no", "f", "n", "off")
 DECADES = 1000.0
-_DAY = re.compile(r"^(\d{4})-(\d{2})-(\d{2})($|[T ])", re.ASCII)
+_DAY = re.compile(r"^(\d{4})(?:([-/.])(\d{1,2})\2(\d{1,2})|()(\d\d)(\d\d))(?:$|[T ])", re.ASCII)
+_MONTH = re.compile(r"^(\d{4})(?:[-/](\d{1,2}))?$", re.ASCII)
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
 def day_of(text: str) -> float:
-    """Return the days since 1970 of a text that begins with a date such as 2024-02-29; NaN if it does not.
+    """Return the days since 1970 of a text that begins with a date, year first; NaN if it does not.
 
-    >>> day_of("1970-01-02"), day_of("2024-02-30")
-    (1.0, nan)
+    Dates are 2024-02-29, 2024/02/29, 2024.02.29 and 20240229, with or without a time; 2024-02 and 2024 are the first
+    day. Other orders are missing cells.
+
+    >>> day_of("1970-01-02"), day_of("1970/1/2 12:00"), day_of("19700102"), day_of("1970-02"), day_of("2024-02-30")
+    (1.0, 1.0, 1.0, 31.0, nan)
     """
-    found = _DAY.match(text)
+    if found := _DAY.match(text):
+        year, _, month, day, _, *packed = found.groups()
+        month, day = (month, day) if month else packed
+    elif found := _MONTH.match(text):
+        year, month, day = *found.groups("1"), "1"
+    else:
+        return math.nan
     try:
-        return math.nan if found is None else float(datetime.date(*map(int, found.groups()[:3])).toordinal() - _EPOCH)
+        return float(datetime.date(int(year), int(month), int(day)).toordinal() - _EPOCH)
     except ValueError:
         return math.nan
 
@@ -159,7 +169,7 @@ class Number(_Scaled):
 
 @dataclass(frozen=True)
 class Date(_Scaled):
-    """A column of dates (2024-02-29, with or without a time, or dates of the container), mapped like a number."""
+    """A column of dates (``day_of`` says which texts are, or dates of the container), mapped like a number."""
 
     low: str = "1900-01-01"
     high: str = "2100-01-01"

@@ -16,11 +16,16 @@ What is declared, and by what
 Guarantee: what becomes of a row is a function of that row and of what was declared.
 
 Proof. Declared facts do not depend on a row's value. Width and layout are those of the problem or of the container. The
-type is an argument or the type of an array of float32. One odd cell cannot make or unmake an array of float32: such an
-array stores every value assigned to it as float32. Types that one odd cell does decide (integers that become float64
+type is an argument, or it is that of an array of float32, which the caller declared when the array was allocated: such
+an array stores every value assigned to it as float32. Types that one odd cell does decide (integers that become float64
 for a NaN, float64 that becomes objects, text or complex, the types that pandas finds) all lead to float64. Given what
 was declared, containers.py converts each cell by a rule about that cell. An array of real numbers is cast as a whole,
 and the cast of a real number to float64 or float32 is a function of that number.
+
+What the caller must keep: float32 of an array is a public choice. ``np.array`` and ``np.concatenate`` break it where
+they allocate an array for rows of float32 and one row of Python numbers: they choose float64 for all rows. State
+``dtype``, or allocate with ``np.empty(shape, np.float32)``. Reports list it among their assumptions. Arrays that the
+library builds itself, of lists, chunks, tables and files, have a type that no row decides.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _read(name: str, column: Any, kind: str) -> Array | Coded:
         raise DataError(f"The column {name!r} has {len(column.shape)} dimensions. Expected one cell per row.")
     if kind == "date":
         return _dates(column)
-    if _is_temporal(column):
+    if _is_temporal(column) and not hasattr(column, "iloc"):  # pandas finds times by looking at all cells
         raise DataError(f"The column {name!r} holds times. Declare it in dates=, or convert it.")
     if kind == "number":
         return column_numbers(column)
@@ -109,12 +109,17 @@ def _is_temporal(column: Any) -> bool:
     if hasattr(column, "to_pylist") or hasattr(kind, "pyarrow_dtype"):
         from dpsco.rows.readers.source import arrow
 
-        return bool(arrow("pyarrow").types.is_temporal(getattr(kind, "pyarrow_dtype", kind)))
+        types, kind = arrow("pyarrow").types, getattr(kind, "pyarrow_dtype", kind)
+        return bool(types.is_temporal(kind.value_type if types.is_dictionary(kind) else kind))
     return getattr(kind, "kind", "O") in "mM"
 
 
 def _dates(column: Any) -> Coded:
     """Return a column as texts that begin with a date, empty where a cell holds none."""
+    if hasattr(categories := getattr(getattr(column, "dtype", None), "categories", None), "to_series"):  # pandas
+        held = _dates(categories.to_series())
+        codes = np.asarray(getattr(column, "array", column).codes, dtype=np.int64)
+        return Coded(held.values, np.append(held.codes, -1)[codes])
     if _is_temporal(column):
         days = _days(column)
         if days is not None:
@@ -136,13 +141,25 @@ def _days(column: Any) -> NDArray[Any] | None:
         return arrow_days(column if hasattr(column, "to_pylist") else column.array.__arrow_array__())
     if hasattr(column, "iloc"):  # pandas
         if getattr(column.dtype, "tz", None) is not None:
-            column = column.dt.tz_localize(None)
+            try:
+                column = column.dt.tz_localize(None)
+            except ValueError:  # a local time that its type cannot hold
+                days = [_local_day(column, place) for place in range(len(column))]
+                return np.array(days, dtype="datetime64[D]")
         array = np.asarray(column)
     elif hasattr(column, "to_arrow"):  # polars
         return _days(column.to_arrow())
     else:
         array = np.asarray(column)
     return array.astype("datetime64[D]") if array.dtype.kind == "M" else None
+
+
+def _local_day(column: Any, place: int) -> Any:
+    """Return the day of one cell on the clock of its zone, NaT if it has none."""
+    try:
+        return np.datetime64(column.iloc[place].tz_localize(None), "D")
+    except Exception:  # the error quotes the cell
+        return np.datetime64("NaT")
 
 
 def _date_text(cell: Any) -> str:
@@ -156,4 +173,4 @@ def _date_text(cell: Any) -> str:
             return "" if np.isnat(cell) else str(cell.astype("datetime64[D]"))
     except Exception:  # outside of Python's range
         return ""
-    return label_text(cell) if isinstance(cell, (str, bytes)) else ""
+    return label_text(cell)  # 20240229 is a date as a number, too: readers make numbers of a column of such texts

@@ -18,7 +18,8 @@ def unit_rows(rows: Any, feature_norm: float, *, in_place: bool = False) -> Any:
     """Each row a as ``a / max(feature_norm, ||a||)``: norm at most 1, direction kept; dense or CSR.
 
     Rows within ``feature_norm`` are divided by that constant, longer ones are shortened to it first. The result is a
-    new matrix, unless ``in_place`` says that ``rows`` may be overwritten.
+    new matrix, unless ``in_place`` says that ``rows`` may be overwritten. ||a|| of a CSR row counts each stored value
+    by itself: a row that stores one column k times has a norm of up to sqrt(k) once they are added up.
     Guarantee: what becomes of a row depends on that row alone; a row that is not finite stays so.
 
     >>> unit_rows(np.array([[3.0, 4.0], [0.6, 0.8]]), feature_norm=2.0).tolist()

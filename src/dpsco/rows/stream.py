@@ -198,7 +198,8 @@ def stream(
         as a zero row and never fails. Iterables are always read as with "zero".
     dtype
         "float64" or "float32", the type that rows are held and summed in. By default float32 for NumPy arrays and
-        sparse matrices of float32, float64 for everything else (``rows/gate.py`` says why).
+        sparse matrices of float32, float64 for everything else (``rows/gate.py`` says why). State it if the array was
+        joined from parts of several types: NumPy then lets one part decide on the type of all.
     width
         Features per row, where neither the problem nor the container states it (lists under a ``CustomLoss``).
     sparse

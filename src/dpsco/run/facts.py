@@ -58,6 +58,8 @@ class Facts:
         Whether steps that the run does not know of may have made the rows: the report then asks about them.
     weighted : bool
         Whether rows count with a probability that the public weight of their class gives; others are zero rows.
+    started : bool
+        Whether the run begins with an earlier model: what that model spent on these rows is not in this guarantee.
     """
 
     clipping: Clipping = Clipping.LIBRARY
@@ -69,6 +71,7 @@ class Facts:
     inferred: tuple[str, ...] = ()
     upstream: bool = False
     weighted: bool = False
+    started: bool = False
 
     def assumptions(self) -> tuple[str, ...]:
         """Return the facts as assumptions of the report."""
@@ -92,13 +95,16 @@ class Facts:
 
     def exceptions(self, budget: Budget, rows: int) -> tuple[str, ...]:
         """Return what the guarantee does not cover or does not mean, for the headline."""
+        found = self.inferred
+        if self.started:
+            found = (*found, "the start is an earlier model; its own guarantee adds up if it saw these rows")
         if budget.private and budget.delta * rows >= 1:
             return (
-                *self.inferred,
+                *found,
                 f"delta = {budget.delta:.3g} is not below 1/n = {1 / rows:.3g}, and publishing one row at random would "
                 "satisfy it",
             )
-        return self.inferred
+        return found
 
 
 def render(
@@ -174,8 +180,8 @@ def render(
         slack=noise.slack,
         grid=noise.grid,
         assumptions=(
-            "the plan's numbers (n, batch size, clip, norms, classes, radius, start) were fixed without looking at "
-            "the rows",
+            "the plan's numbers (n, batch size, clip, norms, classes, radius, start) and the type of arrays (float32 "
+            "or float64) were fixed without looking at the rows",
             "each row reached one stream once, and rows of one person beyond `records` are not in it",
             "the operating system's randomness and AES are sound; timing and memory are not watched",
             *method.assumptions,

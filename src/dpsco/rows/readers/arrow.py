@@ -204,7 +204,8 @@ def _check_columns(path: AnyFile, schema: Any, numbers: Sequence[str], texts: Se
         raise DataError(f"The file {path.name!r} has several columns named {', '.join(map(repr, twice))}.")
     for name in wanted:
         kind = schema.field(name).type
-        if not (_is_number(kind) or _is_text(kind) or (name not in numbers and _has_date(kind))):
+        absent = arrow("pyarrow").types.is_null(kind)  # what a writer makes of a column without a value
+        if not (absent or _is_number(kind) or _is_text(kind) or (name not in numbers and _has_date(kind))):
             raise DataError(
                 f"The column {name!r} of {path.name!r} has the type {kind}. Expected numbers or text (or a date, if it "
                 "is declared as one): leave it out, or convert it."
@@ -262,6 +263,8 @@ def arrow_cells(column: Any) -> list[Any]:
 def arrow_days(column: Any) -> NDArray[Any] | None:
     """Return a column of dates or times as days on the clock of its own zone; None if its type has no date."""
     pa, pc, whole = arrow("pyarrow"), arrow("pyarrow.compute"), _whole(column)
+    if pa.types.is_dictionary(whole.type):
+        whole = whole.dictionary_decode()
     kind = whole.type
     if not _has_date(kind):
         return None
