@@ -158,7 +158,7 @@ def id_note(columns: PublicColumns) -> list[str]:
 def _refuse_undeclared(source: TableSource, names: list[str]) -> None:
     """Refuse columns that nobody declared: whether they hold text cannot be found out from private rows."""
     if names:
-        what = "hold text" if source.has_schema else "may hold text, and a CSV file does not say"
+        what = "hold text or no value" if source.has_schema else "may hold text, and a CSV file does not say"
         raise InvalidArgument(
             f"The columns {', '.join(names)} {what}. Declare each with --range, --categories, --hashed, --date or "
             "--boolean, or all of them with --columns FILE; or list the columns of numbers to use with --features."

@@ -116,7 +116,8 @@ def _is_temporal(column: Any) -> bool:
 
 def _dates(column: Any) -> Coded:
     """Return a column as texts that begin with a date, empty where a cell holds none."""
-    if hasattr(categories := getattr(getattr(column, "dtype", None), "categories", None), "to_series"):  # pandas
+    categories: Any = getattr(getattr(column, "dtype", None), "categories", None)
+    if hasattr(categories, "to_series"):  # pandas
         held = _dates(categories.to_series())
         codes = np.asarray(getattr(column, "array", column).codes, dtype=np.int64)
         return Coded(held.values, np.append(held.codes, -1)[codes])
