@@ -312,7 +312,9 @@ def test_the_command_audits_plans_and_files_of_rows(tmp_path, capsys) -> None:
     (tmp_path / "rows.csv").write_text(",".join(f"c{j}" for j in range(20)) + ",y\n" + lines)
     capsys.readouterr()
     target = f"{HERE / 'oracles_under_test.py'}:Right"
-    assert main(["audit", target, "--data", str(tmp_path / "rows.csv"), "--label", "y"]) == 0
+    columns = ",".join(f"c{j}" for j in range(20))
+    rows = ["--data", str(tmp_path / "rows.csv"), "--label", "y", "--features", columns]
+    assert main(["audit", target, *rows]) == 0
     assert "NOT PRIVATE" in capsys.readouterr().out
 
 
