@@ -163,10 +163,11 @@ def test_one_odd_cell_of_a_libsvm_file_makes_its_row_a_zero_row(odd: str, tmp_pa
     same_but_one(*found)
 
 
+@pytest.mark.parametrize("blanks", ["", "  "])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("place", [0, ODD_PLACE, len(X) - 1])
 @pytest.mark.parametrize("kind", ["rows.csv", "rows.tsv", "rows.svm"])
-def test_a_blank_line_is_a_row_and_moves_no_other(kind: str, place: int, end: str, tmp_path: Any) -> None:
+def test_a_blank_line_is_a_row_and_moves_no_other(kind: str, place: int, end: str, blanks: str, tmp_path: Any) -> None:
     pytest.importorskip("pyarrow")
     if kind == "rows.svm":
         header, width = [], 3
@@ -176,7 +177,7 @@ def test_a_blank_line_is_a_row_and_moves_no_other(kind: str, place: int, end: st
         header, lines = [f"a{between}y"], [f"{a!r}{between}{y}" for a, y in zip(X[:, 0].tolist(), Y, strict=True)]
     found = []
     for blank in (False, True):
-        text = [*header, *lines[:place], "" if blank else lines[place], *lines[place + 1 :], ""]
+        text = [*header, *lines[:place], blanks if blank else lines[place], *lines[place + 1 :], ""]
         (tmp_path / kind).write_text(end.join(text), newline="")
         chunks = list(FileRows(tmp_path / kind, Labels("y", ("0", "1")), width))
         assert open_source(tmp_path / kind).count() == len(X)
@@ -184,6 +185,23 @@ def test_a_blank_line_is_a_row_and_moves_no_other(kind: str, place: int, end: st
         found.append(np.vstack([np.column_stack([x, y]) for x, y in dense]))
     assert np.delete(found[0], place, 0).tobytes() == np.delete(found[1], place, 0).tobytes()
     assert np.isnan(found[1][place, -1])
+
+
+def test_lines_of_blanks_far_apart_cost_their_own_rows_and_a_short_line_stops_the_run(tmp_path: Any) -> None:
+    pytest.importorskip("pyarrow")
+    size = 400_000  # several blocks
+    lines = [f"{k},{k % 2}" for k in range(size)]
+    odd = [3, 250_000, 399_998]
+    for place in odd:
+        lines[place] = " \t"
+    (tmp_path / "rows.csv").write_text("\n".join(["a,y", *lines, ""]))
+    rows = FileRows(tmp_path / "rows.csv", Labels("y", ("0", "1")), PublicColumns(ranges={"a": (0, 1)}))
+    labels = np.concatenate([y for _, y in rows])
+    assert np.flatnonzero(np.isnan(labels)).tolist() == odd
+    assert np.array_equal(np.delete(labels, odd), np.delete(np.arange(size) % 2, odd))
+    (tmp_path / "rows.csv").write_text("\n".join(["a,y", *lines, "7"]))
+    with pytest.raises(DataError, match="another number of cells"):
+        list(rows)
 
 
 def test_one_long_cell_of_a_csv_file_costs_itself_and_a_longer_one_is_named(tmp_path: Any) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from dpsco.errors import DataError, InvalidArgument
 from dpsco.rows.readers.arrow import arrow_table
@@ -38,9 +39,9 @@ class CsvSource(TableSource):
 
     ``delimiter`` states another separator. ``names`` are the columns of a file without a header line.
 
-    A cell that is not UTF-8 counts as missing. A row of more than 4 MiB stops the run. A blank line is a row of missing
-    cells, so no row can leave itself out and move the rows behind it. Messages never quote the header: in a file
-    without one it is a row.
+    A cell that is not UTF-8 counts as missing. A row of more than 4 MiB stops the run. An empty line, or one of blanks,
+    is a row of missing cells, so no row can leave itself out and move the rows behind it. Messages never quote the
+    header: in a file without one it is a row.
     """
 
     number_columns = None
@@ -97,11 +98,29 @@ class CsvSource(TableSource):
         return sum(len(table[first[0]]) for table in self.read((), first))
 
     def _tables(self, path: Path, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
+        """Yield the rows of one file. If lines of blanks stop Arrow, go on behind a filter of such lines."""
+        done = 0
+        try:
+            for batch in self._batches(path, None, numbers, texts):
+                done += batch.num_rows
+                yield arrow_table(batch, numbers, texts)
+            return
+        except _LinesOfBlanks:
+            pass
+        with opened_bytes(path) as raw:
+            for batch in self._batches(path, _WithoutBlanks(raw, self._delimiter), numbers, texts):
+                rows, done = batch.slice(min(done, batch.num_rows)), max(0, done - batch.num_rows)
+                if rows.num_rows:
+                    yield arrow_table(rows, numbers, texts)
+
+    def _batches(
+        self, path: Path, filtered: _WithoutBlanks | None, numbers: Sequence[str], texts: Sequence[str]
+    ) -> Iterator[Any]:
         pa, pa_csv = arrow("pyarrow"), arrow("pyarrow.csv")
-        wanted = list(dict.fromkeys((*numbers, *texts)))
+        wanted, plain = list(dict.fromkeys((*numbers, *texts))), path.suffix.lower() not in COMPRESSED
         try:
             reader = pa_csv.open_csv(
-                path if path.suffix.lower() not in COMPRESSED else pa.input_stream(str(path), compression="detect"),
+                filtered or (path if plain else pa.input_stream(str(path), compression="detect")),
                 read_options=pa_csv.ReadOptions(
                     use_threads=False,
                     block_size=BLOCK_BYTES,
@@ -118,14 +137,53 @@ class CsvSource(TableSource):
                     check_utf8=False,  # a cell that is not UTF-8 is missing by itself
                 ),
             )
-            for batch in reader:
-                yield arrow_table(batch, numbers, texts)
+            yield from reader
         except StopIteration:
             return
         except (pa.ArrowException, OSError) as error:
+            if filtered is None and _has_blanks(path, self._delimiter):
+                raise _LinesOfBlanks from None
             if not self._stated and not _has_rows(path):
                 return
             damaged(path, _LONG if "straddling object" in str(error) else _GARBLED)
+
+
+class _LinesOfBlanks(Exception):
+    """Raised where a file that Arrow refuses has lines of blanks."""
+
+
+def _blanks(delimiter: str) -> bytes:
+    return bytes(set(b" \t\v\f\r\n") - set(delimiter.encode()))
+
+
+def _has_blanks(path: Path, delimiter: str) -> bool:
+    """Whether a line has blanks and nothing else."""
+    blanks = _blanks(delimiter)
+    try:
+        with opened_bytes(path) as file:
+            return any(not line.strip(blanks) and line.strip(b"\r\n") for line in file)
+    except (OSError, EOFError):
+        return False
+
+
+class _WithoutBlanks(io.RawIOBase):
+    """Bytes of a CSV file, lines of blanks as empty lines. Such a line in a quoted cell changes that cell alone."""
+
+    def __init__(self, raw: BinaryIO, delimiter: str) -> None:
+        super().__init__()
+        self._raw, self._rest = raw, memoryview(b"")
+        self._blanks = _blanks(delimiter)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            lines = self._raw.readlines(BLOCK_BYTES // 4)
+            self._rest = memoryview(b"".join(line if line.strip(self._blanks) else b"\n" for line in lines))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
 
 
 def _has_rows(path: Path) -> bool:
