@@ -219,3 +219,23 @@ def test_a_parquet_column_without_a_value_is_a_column_of_missing_cells(tmp_path:
         read.append(np.concatenate([dense(x) for x, _ in rows]))
     np.testing.assert_array_equal(read[0][1:], read[1][1:])
     assert not np.array_equal(read[0][0], read[1][0])
+
+
+# --- arrays that NumPy joins ------------------------------------------------------------------------------
+
+
+def test_a_stated_dtype_holds_where_numpy_lets_one_row_decide_and_reports_assume_that_types_are_public() -> None:
+    rows, labels = np.random.default_rng(0).random((60, 2), np.float32), np.arange(60.0) % 2
+    joined = np.concatenate([np.full((1, 2), np.nan), rows[1:]])
+    assert joined.dtype != rows.dtype
+    plan = dpsco.plan(dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 2), n=60, budget=dpsco.Budget(1.0, 1e-6))
+    for dtype in ("float32", "float64"):
+        typed = []
+        for x in (rows, joined):
+            source = dpsco.stream(x, labels, non_finite="zero", dtype=dtype)
+            typed.append([a for batch in source.open(plan.layout) for a, _ in batch.chunks])
+        one, two = (np.concatenate(parts) for parts in typed)
+        assert one.dtype == two.dtype == dtype
+        assert one[1:].tobytes() == two[1:].tobytes()
+    report = dpsco.train(plan, dpsco.stream(rows, labels)).report
+    assert any("the type of arrays (float32 or float64)" in text for text in report.assumptions)

@@ -53,7 +53,9 @@ class PublicColumns:
     centered : bool or sequence of str
         Columns that are mapped to [-1, 1] instead; True for all.
     dates : mapping of str to (first, last), optional
-        Columns of dates, such as ("1900-01-01", "2030-01-01"), mapped like numbers, by the day.
+        Columns of dates, such as ("1900-01-01", "2030-01-01"), mapped like numbers, by the day. Text is a date if it
+        begins with the year: 2024-02-29, 2024/02/29, 20240229, 2024-02. Write other dates so before, cell by cell. A
+        reader that parses them leaves the whole column as text where one cell is no date, and all are then missing.
     booleans : sequence of str
         Columns of yes and no: 1, true, yes, t, y, on and their opposites.
     categories : mapping of str to sequence, optional
