@@ -327,7 +327,7 @@ class Run:
 
     @property
     def geometry(self) -> Geometry | None:
-        """What the survey says of the rows: private and publishable. None without one, or before its release."""
+        """What the survey says of the rows; ``result.geometry`` states its source. None before its release."""
         return None if self._second is None else self._second.geometry
 
     @property

@@ -36,7 +36,7 @@ def test_three_files_are_all_a_device_needs(tmp_path: Path) -> None:
     device = tmp_path / "device"
     device.mkdir()
     (device / "__init__.py").touch()
-    for name in ("client.py", "wire.py", "assignment.py"):
+    for name in ("client.py", "maps.py", "wire.py", "assignment.py"):
         shutil.copy(SOURCES / name, device)
     script = """
 import sys

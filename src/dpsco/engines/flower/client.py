@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .assignment import Assignment, Hashed  # relative: these files also work in a folder of their own
+from .maps import own_points, turned
 from .wire import CLIENT, Asked, decode_query, encode_answer
 
 __all__ = ["Gradients", "called_by", "clipped", "contribution", "places_of", "respond"]
@@ -85,44 +86,13 @@ def _differences(asked: Asked, gradients: Gradients) -> NDArray[np.float64]:
         return found
     points, mapped = asked.points, asked.matrix is not None or asked.factors is not None
     if mapped:
-        points = _own(asked, points)
+        points = own_points(asked, points)
         gradients = getattr(gradients, "shortened", gradients)
     terms = (w * np.asarray(gradients(x), dtype=np.float64) for w, x in zip(asked.weights, points, strict=True))
     rows = np.sum(list(terms), axis=0)
     if mapped:
-        rows = _turned(asked, rows)
+        rows = turned(asked, rows)
     return np.asarray(rows.reshape(-1, asked.length))
-
-
-def _own(asked: Asked, points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """M'u of each point, block by block."""
-    if asked.factors is not None:
-        rest, scale, gains, v = asked.factors
-        u = points.reshape(-1, len(scale))
-        return np.asarray(((rest * u + ((u @ v.T) * gains) @ v) * scale).reshape(len(points), -1))
-    m: Any = asked.matrix
-    return np.asarray((points.reshape(-1, len(m)) @ m).reshape(len(points), -1))
-
-
-def _turned(asked: Asked, gradients: NDArray[np.float64]) -> NDArray[np.float64]:
-    """M g of each gradient, block by block."""
-    if asked.factors is not None:
-        rest, scale, gains, v = asked.factors
-        g = gradients.reshape(-1, len(scale)) * scale
-        turned = rest * g
-        for along, line in zip(_along(g, v).T * gains[:, None], v, strict=True):
-            turned += along[:, None] * line
-        return np.asarray(turned)
-    m: Any = asked.matrix
-    return _along(gradients.reshape(-1, len(m)), m)
-
-
-def _along(rows: NDArray[np.float64], lines: NDArray[np.float64]) -> NDArray[np.float64]:
-    """<row, line> of each row and line. The bits of a matrix product depend on the number of rows; these do not."""
-    out = np.empty((len(rows), len(lines)))
-    for place, line in enumerate(lines):
-        out[:, place] = np.sum(rows * line, axis=1)
-    return out
 
 
 def clipped(rows: NDArray[np.float64], clip: float) -> NDArray[np.float64]:
