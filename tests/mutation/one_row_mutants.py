@@ -8,9 +8,30 @@ __all__ = ["ONE_ROW"]
 
 ODD = "tests/rows/test_one_odd_row.py"
 DECLARED = "tests/rows/test_declared_types.py"
+DECIDES = "tests/rows/test_types_one_cell_decides.py"
 PRESENCE = "tests/engines/on_flower/test_presence.py"
 
 ONE_ROW = (
+    Mutant(
+        "only NumPy's booleans in text are numbers",
+        (("rows/cells.py", "BOOLEANS.get(cell.strip().lower(), cell)", "BOOLEANS.get(cell.strip(), cell)"),),
+        (f"{DECIDES}::test_booleans_and_signs_in_text",),
+    ),
+    Mutant(
+        "a number with a plus is text",
+        (("rows/cells.py", 'NUMBER = r"^[-+]?', 'NUMBER = r"^-?'),),
+        (f"{DECIDES}::test_ids_with_a_sign_are_the_ids_that_a_reader_makes_numbers_of",),
+    ),
+    Mutant(
+        "levels beyond 2^53 by their digits",
+        (("rows/cells.py", "return str(int(value)) if value.is_integer() else repr(value)", "return text"),),
+        (f"{DECIDES}::test_whole_numbers_beyond_2_to_53_in_categories",),
+    ),
+    Mutant(
+        "an intercept's column that a clip cuts",
+        (("methods/objective_perturbation.py", "min(1.0, _INTERCEPT * F)", "_INTERCEPT * F"),),
+        ("tests/methods/test_objective_perturbation.py::test_the_planned_clip_clips_no_row_of_several_classes",),
+    ),
     Mutant(
         "a blank line of a CSV file is no row",
         (("rows/readers/csv.py", "ignore_empty_lines=False", "ignore_empty_lines=True"),),
