@@ -43,7 +43,7 @@ IDS: list[Any] = list(range(ROWS))
 
 
 def layout(adjacency: str = "zero-out", loss: Any = None) -> Layout:
-    return Layout(4, ROWS // 4, None, WIDTH, loss or dpsco.Logistic(), adjacency, "00" * 32)
+    return Layout(4, ROWS // 4, None, WIDTH, loss or dpsco.Logistic(), adjacency, "00" * 32, places=4)
 
 
 def token(features: Any, label: Any) -> bytes:
@@ -119,7 +119,7 @@ def _watched(use: Callable[..., Any], unit: Any) -> Rounds:
     answer = LinearOracle.answer
 
     def watch(self: Any, query: Any, batch: Any) -> Any:
-        chunks = [(features, labels) for features, labels in batch.chunks]
+        chunks = [(features[:], labels) for features, labels in batch.chunks]  # rows on demand take slices
         for features, labels in chunks:
             seen.setdefault(query.step, []).extend(token(features[k], labels[k]) for k in range(len(labels)))
         return answer(self, query, type(batch)(batch.step, chunks))
