@@ -89,11 +89,12 @@ def _predicted(result: Result) -> dict[str, str]:
 
 
 def _trace(result: Result) -> str:
-    if not result.trace:
+    trace = [each for each in result.trace if each.move > 0]  # a survey moves nothing
+    if not trace:
         return ""
-    rounds = [each.step + 1 for each in result.trace]
+    rounds = [each.step + 1 for each in trace]
     series = [
-        ("gradient estimate, noise included", rounds, [each.gradient_norm for each in result.trace]),
-        ("length of the move", rounds, [each.move for each in result.trace]),
+        ("gradient estimate, noise included", rounds, [each.gradient_norm for each in trace]),
+        ("length of the move", rounds, [each.move for each in trace]),
     ]
     return line_plot(series, x_label="round", y_label="l2 norm", y_log=True)

@@ -18,6 +18,7 @@ from dpsco.planning.explain import too_few_rows
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage
 from dpsco.run.report import UNITS, PrivacyReport
+from dpsco.version import __version__
 
 __all__ = ["Clipping", "Facts", "render"]
 
@@ -220,7 +221,8 @@ def _doubts(second: SecondStage, facts: Facts) -> tuple[str, ...]:
 @cache
 def _versions() -> dict[str, str]:
     """Versions that the noise depends on; looked up once, since the look-up reads files."""
-    return {"python": platform.python_version(), **{name: version(name) for name in ("dpsco", "numpy", "randomgen")}}
+    others = {name: version(name) for name in ("numpy", "randomgen")}
+    return {"python": platform.python_version(), "dpsco": __version__, **others}
 
 
 _PUBLISHABLE = {

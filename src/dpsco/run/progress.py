@@ -9,10 +9,18 @@ __all__ = ["progress_bar"]
 
 
 @contextmanager
-def progress_bar(rounds: int, batch_size: int, *, show: bool) -> Iterator[Callable[[], None]]:
-    """Return a function to call after each round; it does nothing unless ``show``."""
+def progress_bar(rounds: int, rows: int, *, show: bool) -> Iterator[Callable[[int], None]]:
+    """Return a function to call after each round with the number of all rounds; it does nothing unless ``show``.
+
+    Parameters
+    ----------
+    rounds, rows : int
+        The most rounds, and all their rows. A survey decides how many rounds there are.
+    show : bool
+        Whether there is a bar.
+    """
     if not show:
-        yield lambda: None
+        yield lambda rounds: None
         return
     from rich.progress import (
         BarColumn,
@@ -34,9 +42,9 @@ def progress_bar(rounds: int, batch_size: int, *, show: bool) -> Iterator[Callab
     with Progress(*columns) as progress:
         task = progress.add_task("training", total=rounds, rate="")
 
-        def advance() -> None:
-            progress.advance(task)
+        def advance(rounds: int) -> None:
+            progress.update(task, advance=1, total=rounds)
             speed = progress.tasks[0].speed
-            progress.update(task, rate="" if speed is None else f"{speed * batch_size:,.0f} rows/s")
+            progress.update(task, rate="" if speed is None else f"{speed * rows / rounds:,.0f} rows/s")
 
         yield advance

@@ -152,13 +152,13 @@ def drive(
         )
     if account is not None:
         run.charge(account)
-    with progress_bar(run.plan.rounds, run.plan.batch_size, show=progress) as advance:
+    with progress_bar(run.plan.rounds, run.plan.n, show=progress) as advance:
         for item in rounds:
             feed(item)
             seen = run.finish_round()
             if on_round is not None and seen is not None:
                 on_round(seen)
-            advance()
+            advance(run.plan.rounds if run.second is None else 1 + run.second.plan.rounds)
     return run.result
 
 
