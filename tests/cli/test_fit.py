@@ -62,7 +62,7 @@ def test_from_a_table_to_a_model_predictions_and_a_page(folder, tmp_path, capsys
     for words in ("Private", "Who is protected?", "accuracy", "one row", "plus 1e-06"):
         assert words in html
     assert "NOT PRIVATE" not in html
-    assert not re.findall(r'(?:src|href)="(?!#)[^"]*"', html)
+    assert not re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', html)
     predictions = tmp_path / "predictions.csv"
     assert main(["predict", str(out), str(folder / "test.parquet"), "--out", str(predictions)]) == 0
     with predictions.open() as file:

@@ -57,7 +57,7 @@ def device_costs(plan: Plan, *, round_seconds: float = 60.0) -> tuple[DeviceCost
 
     >>> import dpsco
     >>> problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=1000)
-    >>> plan = dpsco.plan(problem, n=10**6, budget=dpsco.Budget(1.0, 1e-8), rounds=32)
+    >>> plan = dpsco.plan(problem, n=10**6, budget=dpsco.Budget(1.0, 1e-8), rounds=32, survey="none")
     >>> ours = device_costs(plan)[0]
     >>> ours.participations, ours.bytes_down, ours.bytes_up, ours.cohort
     (1.0, 16116.0, 4066.0, 31250.0)
