@@ -28,11 +28,12 @@ dpsco.PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1]).fit(X, 
 np.savez("rows.npz", X=X, y=y)
 with open("rows.csv", "w") as file:
     file.write("a,b,c,y\\n" + "".join(f"{a},{b},{c},{k}\\n" for (a, b, c), k in zip(X, y)))
-assert main("fit rows.csv --label y --epsilon 1 --delta 1e-5 --out model.json --html page.html --json".split()) == 0
+options = "--features a,b,c --epsilon 1 --delta 1e-5 --out model.json --html page.html --json"
+assert main(f"fit rows.csv --label y {options}".split()) == 0
 assert main("predict model.json rows.csv --out predicted.csv".split()) == 0
 assert main("report model.json --html report.html --json".split()) == 0
 assert main("mechanisms --horizon 8 --json".split()) == 0
-assert main("plan --n 1000 --dimension 5 --epsilon 1 --delta 1e-5 --json".split()) == 0
+assert main("plan --rows 1000 --dimension 5 --epsilon 1 --delta 1e-5 --json".split()) == 0
 assert main("demo --rows 2000 --out demo --json".split()) == 0
 
 def custom(size, n):

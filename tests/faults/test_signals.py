@@ -26,7 +26,7 @@ def test_a_fit_that_is_ended_goes_on_with_the_same_model(sign: signal.Signals, t
     )
 
     def command(run) -> list[str]:
-        options = "--label y --features a,b,c --epsilon 1 --delta 1e-6 --rounds 200 --rows 20000"
+        options = "--label y --features a,b,c --epsilon 1 --delta 1e-6 --rounds 200 --rows 20000 --survey none"
         options += " --resume --json --shuffle 500"
         files = [str(tmp_path / "rows.csv"), "--checkpoint", str(run), "--out", str(run / "model.json")]
         return [sys.executable, "-m", "dpsco.cli", "fit", *files, *options.split()]
