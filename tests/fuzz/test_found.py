@@ -93,3 +93,11 @@ def test_a_unit_among_the_features_is_refused_by_name(tmp_path: Path, capsys) ->
     code = main(["fit", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "model.json"), *words.split()])
     assert code == 2
     assert "'who' is among the features" in capsys.readouterr().err
+
+
+def test_a_plan_of_more_rounds_than_memory_holds_is_refused() -> None:
+    method = dpsco.AcceleratedSRGD(rounds=8, beta=1.0, clip=1.0, mechanism="sqrt")
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 2)
+    text = dpsco.Plan(problem, 10**12, dpsco.Budget(1.0, 1e-6), method).to_json()
+    with pytest.raises(dpsco.InvalidArgument, match="fewer rounds"):
+        dpsco.Plan.from_json(text.replace('"rounds": 8', f'"rounds": {4 * 10**10}'))

@@ -25,11 +25,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsco.errors import HorizonError, positive_integer
+from dpsco.errors import HorizonError, InvalidArgument, positive_integer
 from dpsco.query import Array
 from dpsco.release.long_vectors import combined
 
 __all__ = ["ROUNDINGS", "Draw", "Increments", "Mechanism", "NoiseBuffers"]
+
+MOST_ROUNDS = 1 << 22
+"""Longest horizon: a mechanism holds some numbers per round."""
 
 ROUNDINGS = 32
 """Roundings of one increment besides one per draw that it adds: scaling, weights, the grid."""
@@ -68,6 +71,10 @@ class Mechanism(abc.ABC):
 
     def __init__(self, horizon: int) -> None:
         self.horizon = positive_integer("horizon", horizon, "It is the number of rounds T.")
+        if self.horizon > MOST_ROUNDS:
+            raise InvalidArgument(
+                f"Expected horizon={horizon} <= {MOST_ROUNDS:,}: some numbers are held per round. Use fewer rounds."
+            )
 
     # --- matrices -----------------------------------------------------------------------------
 
