@@ -172,7 +172,25 @@ STATE = (
             ("run/stage.py", 'for name in ("run.json", "secret.json")', 'for name in ("run.json",)'),
             ("run/stage.py", "master = new_key() if survey.restored", "master = bytes(32) if survey.restored"),
         ),
-        ("tests/run/test_surveyed.py::test_a_checkpoint_that_lost_the_key_of_its_rounds_is_refused",),
+        ("tests/run/test_surveyed_checkpoints.py::test_a_checkpoint_that_lost_the_key_of_its_rounds_is_refused",),
+    ),
+    Mutant(
+        "the key of a survey ends with it, so that a resumed run never compares its rows",
+        (
+            (
+                "run/run.py",
+                "        self._survey, (self._second, self._stage) = self._stage, self._later",
+                "        self._stage.releaser.close()\n"
+                "        self._survey, (self._second, self._stage) = self._stage, self._later",
+            ),
+            ("run/stage.py", "    if survey.restored and not ledger.complete:", "    if False:"),
+        ),
+        ("tests/run/test_surveyed_checkpoints.py::test_other_rows_or_another_order_behind_a_survey_are_refused[1]",),
+    ),
+    Mutant(
+        "a stream keeps views of a buffer that its source fills again",
+        (("rows/chunk_stream.py", "        if self._trusted:", "        if True:"),),
+        ("tests/rows/test_reused_buffers.py::test_a_stream_of_one_buffer_is_the_stream_of_its_rows[full-False]",),
     ),
     Mutant(
         "each link to an account is an account",

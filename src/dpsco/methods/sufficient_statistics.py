@@ -22,16 +22,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsco.accounting.budget import Budget
-from dpsco.clipping.survey import joint_bounds, survey_size, unpack
+from dpsco.clipping.survey import unpack
 from dpsco.errors import InvalidArgument, positive
 from dpsco.methods.method import Method, value_of
 from dpsco.methods.schedule import Schedule
-from dpsco.methods.surveyed import WIDEST, SurveyedState, moment_of
+from dpsco.methods.surveyed import WIDEST, SurveyedState, moment_clip, moment_of, moment_schedule
 from dpsco.parallel import one_blas_thread
 from dpsco.problem import Problem, Squared
 from dpsco.query import Array, Moment, Query, Released
-from dpsco.release.calibration import calibrate_survey
-from dpsco.release.mechanisms import Independent
 
 __all__ = ["SufficientStatistics"]
 
@@ -61,10 +59,7 @@ class SufficientStatistics(Method):
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "gradient", positive("gradient", self.gradient, "It weighs a y relative to a a'."))
-        bound = joint_bounds(Moment("full", 1.0, 0.0, 1, 0, 1.0, self.gradient, _HEALTH))[0]
-        if self.clip not in (0.0, bound):
-            raise InvalidArgument(f"Expected clip={self.clip} to be left out: it follows from the weight.")
-        put(self, "clip", bound)
+        put(self, "clip", moment_clip(self.clip, "full", self.gradient, _HEALTH))
         super().__post_init__()
 
     @classmethod
@@ -84,19 +79,7 @@ class SufficientStatistics(Method):
                 f"Expected at most {WIDEST:,} parameters for method={self.name!r}, got {problem.parameters:,}: their "
                 "square is released. Use a method that releases gradients."
             )
-        moment = self.moment(problem)
-        clip, apart = joint_bounds(moment)
-        length = survey_size(moment, problem.parameters)
-        return Schedule(
-            problem=problem,
-            n=n,
-            budget=budget,
-            settings={},
-            calibration=calibrate_survey(budget, clip=clip, apart=apart, dimension=length, rows=n),
-            mechanism=Independent(1),
-            batch_size=n,
-            survey_length=length,
-        )
+        return moment_schedule(problem, n, budget, self.moment(problem), rows=n)
 
     def moment(self, problem: Problem) -> Moment:
         """Return what the round asks of each row."""

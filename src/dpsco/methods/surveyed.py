@@ -43,7 +43,7 @@ from dpsco.query import Array, Moment, Query, Released
 from dpsco.release.calibration import calibrate_survey
 from dpsco.release.mechanisms import Independent
 
-__all__ = ["INTERCEPT", "LATER", "Surveyed", "SurveyedState", "moment_of", "refusal"]
+__all__ = ["INTERCEPT", "LATER", "Surveyed", "SurveyedState", "moment_clip", "moment_of", "moment_schedule", "refusal"]
 
 INTERCEPT = 0.5
 """The constant column, in units of the feature norm: the squared row norm is 1.25 instead of 2."""
@@ -108,10 +108,7 @@ class Surveyed(RoundMethod):
         put(self, "rows", positive_integer("rows", self.rows, "It is the number of surveyed rows."))
         for name in ("gradient", "health"):
             put(self, name, positive(name, getattr(self, name), "It weighs a part of the survey."))
-        bound = joint_bounds(Moment(self.kind, 1.0, 0.0, 1, 0, 1.0, self.gradient, self.health))[0]
-        if self.clip not in (0.0, bound):
-            raise InvalidArgument(f"Expected clip={self.clip} to be left out: it follows from the survey's weights.")
-        put(self, "clip", bound)
+        put(self, "clip", moment_clip(self.clip, self.kind, self.gradient, self.health))
         super().__post_init__()
         if self.rounds < 2:
             raise InvalidArgument(f"Expected rounds={self.rounds} >= 2: the survey is one of them.")
@@ -123,20 +120,7 @@ class Surveyed(RoundMethod):
             raise InvalidArgument(f"No survey is possible here: {refused}. Plan with survey='none'.")
         if self.rows + self.rounds > n:
             raise InvalidArgument(f"Expected rows={self.rows} well below n={n}: the later rounds need rows too.")
-        moment = self.moment(problem)
-        clip, apart = joint_bounds(moment)
-        length = survey_size(moment, problem.parameters)
-        most = n if budget.adjacency == "add-remove" else self.rows  # which rows are surveyed is secret then
-        return Schedule(
-            problem=problem,
-            n=n,
-            budget=budget,
-            settings={},
-            calibration=calibrate_survey(budget, clip=clip, apart=apart, dimension=length, rows=most),
-            mechanism=Independent(1),
-            batch_size=self.rows,
-            survey_length=length,
-        )
+        return moment_schedule(problem, n, budget, self.moment(problem), rows=self.rows)
 
     def moment(self, problem: Problem) -> Moment:
         """Return what the survey asks."""
@@ -186,6 +170,31 @@ def refusal(problem: Problem, kind: str) -> str:
     if problem.dimension + problem.intercept > widest:
         return f"rows have more than {widest} columns (survey='low-rank' takes up to {WIDEST_SKETCH})"
     return ""
+
+
+def moment_clip(clip: float, kind: str, gradient: float, health: float) -> float:
+    """Return the bound on one row's joint contribution, in units of the squared row norm; ``clip`` is 0 or that."""
+    bound = joint_bounds(Moment(kind, 1.0, 0.0, 1, 0, 1.0, gradient, health))[0]
+    if clip not in (0.0, bound):
+        raise InvalidArgument(f"Expected clip={clip} to be left out: it follows from the weights.")
+    return bound
+
+
+def moment_schedule(problem: Problem, n: int, budget: Budget, moment: Moment, *, rows: int) -> Schedule:
+    """Return the schedule of one round that releases the joint contributions of ``rows`` rows."""
+    clip, apart = joint_bounds(moment)
+    length = survey_size(moment, problem.parameters)
+    most = n if budget.adjacency == "add-remove" else rows  # which rows are asked is secret then
+    return Schedule(
+        problem=problem,
+        n=n,
+        budget=budget,
+        settings={},
+        calibration=calibrate_survey(budget, clip=clip, apart=apart, dimension=length, rows=most),
+        mechanism=Independent(1),
+        batch_size=rows,
+        survey_length=length,
+    )
 
 
 def moment_of(problem: Problem, kind: str) -> Moment:
