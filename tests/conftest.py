@@ -1,15 +1,20 @@
 """Two things are added up over the whole suite, whichever worker ran a test: false alarms, and the marks of proof.
 
-``false_alarms(alpha)`` books the rate at which a statistical test fails by chance (tests draw fresh keys from the
-operating system); more than ``LIMIT`` in all fails the run. ``mark_figure(number, text)`` notes what was measured for
-one of the twenty marks (proof_table.py); ``make test-slow`` ends with the table and writes it to build/marks.md.
+``false_alarms(alpha)`` books the rate at which a statistical test fails by chance; more than ``LIMIT`` in all fails the
+run. Such tests draw fresh keys from the operating system. The keys of every other test come from its name, so that its
+outcome is the same in every run; ``--fresh-keys`` draws them too and shows which bounds are too tight.
+``mark_figure(number, text)`` notes what was measured for one of the twenty marks (proof_table.py); ``make test-slow``
+ends with the table and writes it to build/marks.md.
 """
 
 from __future__ import annotations
 
+import contextlib
+import random
 from collections import defaultdict
 from collections.abc import Callable, Generator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +24,23 @@ from tests.proof_table import MARKS, marks_of
 
 LIMIT = 1e-4
 ROOT = Path(__file__).parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fresh-keys", action="store_true", help="draw the keys of all tests from the operating system")
+
+
+@pytest.fixture(autouse=True)
+def keys_of_a_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of this process come from the name of the test, unless it books false alarms or tests keys themselves."""
+    path = str(request.node.path)
+    if request.config.option.fresh_keys or "false_alarms" in request.fixturenames or "tests/release/" in path:
+        return
+    source = random.Random(request.node.nodeid)  # noqa: S311  (not a secret)
+    drawn = SimpleNamespace(token_bytes=source.randbytes, randbits=source.getrandbits)
+    for module in ("dpsco.release.noise", "dpsco.estimators.base"):
+        with contextlib.suppress(ImportError):  # without scikit-learn
+            monkeypatch.setattr(f"{module}.secrets", drawn)
 
 
 @pytest.fixture

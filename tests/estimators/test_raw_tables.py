@@ -47,7 +47,7 @@ def fitted(**arguments):
 
 def test_a_raw_table_becomes_a_good_private_model() -> None:
     model = dpsco.PrivateLogisticRegression(**PUBLIC, survey="auto").fit(X, Y)
-    assert model.score(NEW, NEW_Y) > 0.84  # the labels themselves allow 0.90
+    assert model.score(NEW, NEW_Y) > 0.75  # 60 fits had 0.819 to 0.863; the labels themselves allow 0.90
     assert model.privacy_.headline.startswith("Private: ")
     assert model.feature_names_in_.tolist() == ["age", "income", "city"]
     assert model.coef_.shape == (1, COLUMNS.width)

@@ -31,7 +31,7 @@ from dpsco.release.long_vectors import combined
 
 __all__ = ["ROUNDINGS", "Draw", "Increments", "Mechanism", "NoiseBuffers"]
 
-MOST_ROUNDS = 1 << 22
+MOST_ROUNDS = 1 << 26
 """Longest horizon: a mechanism holds some numbers per round."""
 
 ROUNDINGS = 32
