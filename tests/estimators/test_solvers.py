@@ -44,6 +44,15 @@ def test_partial_fit_stays_one_pass() -> None:
     assert model.plan_.method.single_epoch
 
 
+def test_intervals_come_from_one_pass_and_other_solvers_say_so() -> None:
+    one = PrivateLogisticRegression(epsilon=4.0, delta=1e-5, classes=[0, 1], solver="auto", survey="intervals")
+    assert np.all(one.fit(X, Y).standard_errors() > 0)
+    other = PrivateLogisticRegression(delta=1e-5, classes=[0, 1], solver="objective-perturbation").fit(X, Y)
+    assert other.geometry_ is None
+    with pytest.raises(dpsco.IntervalError, match="survey"):
+        other.standard_errors()
+
+
 def test_an_account_is_charged_or_one_pass_is_taken(tmp_path) -> None:
     account = dpsco.Account.create(tmp_path / "account.json", dpsco.Budget(3.0, 1e-5))
     model = PrivateLogisticRegression(delta=1e-6, classes=[0, 1], solver="auto", account=account).fit(X, Y)

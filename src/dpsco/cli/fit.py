@@ -52,7 +52,7 @@ def add_parser(commands: Any) -> None:
         "fit",
         help="train a private linear model on files, in one pass",
         description="Plan and train a differentially private linear model in one pass over CSV, Parquet, Arrow, libsvm "
-        "or .npz files, which may be larger than memory.",
+        "or .npz files, which may be larger than memory. With --solver auto it may read them several times.",
         epilog=_TEACH,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -116,7 +116,9 @@ def run(args: argparse.Namespace) -> int:
     width = columns if isinstance(columns, int) else columns.width
     if args.feature_norm is None:
         args.feature_norm = (None if isinstance(columns, int) else columns.row_norm) or 1.0
-    plan = planned(args, loss, width, n, "none" if _elsewhere(args) else args.survey)
+    once = args.solver == "auto" and (_elsewhere(args) or args.checkpoint is not None)  # both hold rounds of sums alone
+    solver = "one-pass" if once else args.solver
+    plan = planned(args, loss, width, n, "none" if _elsewhere(args) else args.survey, solver=solver)
     block = _block_rows(columns) if args.shuffle is None else args.shuffle
     notes += _order_note(n, block)
     for note in notes:

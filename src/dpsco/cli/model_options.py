@@ -56,6 +56,13 @@ def add_model_options(parser: Any) -> Any:
         default="auto",
         help="first learn the geometry of the rows in one round (default auto: where it pays)",
     )
+    model.add_argument(
+        "--solver",
+        choices=("one-pass", "auto", "objective-perturbation", "sufficient-statistics"),
+        default="one-pass",
+        help="auto: of all methods for rows that can be read again, the one of least predicted excess risk (default "
+        "one-pass, whose privacy rests on clipping alone)",
+    )
     return model
 
 
@@ -93,7 +100,9 @@ def budget_of(args: argparse.Namespace) -> Budget:
     return Budget(args.epsilon, args.delta, args.adjacency, records)
 
 
-def planned(args: argparse.Namespace, loss: Loss, width: int, n: Any, survey: str, **options: Any) -> Plan:
+def planned(
+    args: argparse.Namespace, loss: Loss, width: int, n: Any, survey: str, *, solver: str, **options: Any
+) -> Plan:
     """Return the plan that the options describe, of a model with ``width`` features."""
     from dpsco.planning.table_problem import table_plan
 
@@ -106,5 +115,7 @@ def planned(args: argparse.Namespace, loss: Loss, width: int, n: Any, survey: st
         radius=args.radius,
         rounds=args.rounds,
         survey=survey,
+        solver=solver,
+        gaussian=getattr(args, "account", None) is not None,
         **options,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpsco.cli.model_options import add_budget_options, add_model_options, budget_of, loss_of, planned
 from dpsco.cli.output import format_bytes, format_count, print_json, print_table
-from dpsco.errors import positive_integer
+from dpsco.errors import InvalidArgument, positive_integer
 
 __all__ = ["add_parser", "run"]
 
@@ -54,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     options = {"rule": args.rule, "memory": args.memory, "mechanism": args.mechanism}
     loss, width = loss_of(args), _width(args)
     if args.devices:  # rows of devices have no intercept here
+        if args.solver not in ("one-pass", "auto"):
+            raise InvalidArgument(f"A device answers once: leave --solver {args.solver} out.")
         ball = model_ball(20.0 if args.radius is None else args.radius, loss)
         problem = dpsco.Problem(loss, ball, width)
         options |= {"rounds": args.rounds, "survey": args.survey}
@@ -61,8 +63,9 @@ def run(args: argparse.Namespace) -> int:
             dpsco.plan(problem, n=round(n * args.response), budget=budget_of(args), **options) for n in args.devices
         ]
         return _federations(plans, args)
-    plan = planned(args, loss, width, args.rows, args.survey, **options)
-    gains = _doublings(plan, args) if plan.prediction is not None else {}
+    plan = planned(args, loss, width, args.rows, args.survey, solver=args.solver, **options)
+    predicted = plan.prediction is not None and isinstance(plan.method, dpsco.AcceleratedSRGD)
+    gains = _doublings(plan, args) if predicted else {}
     table = method_costs(plan)
     if args.json:
         lines = [dataclasses.asdict(line) for line in table]

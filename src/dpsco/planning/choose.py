@@ -19,7 +19,7 @@ from dpsco.planning.surveyed_plan import surveyed_plan
 from dpsco.planning.theorems import theorem_1, theorem_2
 from dpsco.problem import Problem
 
-__all__ = ["RULES", "SURVEYS", "plan"]
+__all__ = ["RULES", "SURVEYS", "WANTED", "plan"]
 
 WANTED = (*MOMENTS, "intervals")
 SURVEYS = ("auto", *WANTED, "none")
@@ -99,7 +99,7 @@ def plan(
         raise InvalidArgument(
             f"Expected passes={passes!r} to be 1, or None where rows are at rest and passes are free."
         )
-    if passes is None and free and rounds is None and geometry is None and survey not in MOMENTS:
+    if passes is None and free and rounds is None and geometry is None and survey not in WANTED:
         return least_excess(plan(problem, n=n, budget=budget, survey=survey), problem)
     method = one_of("method", method or _OURS, METHODS)
     one_of("survey", survey, SURVEYS)

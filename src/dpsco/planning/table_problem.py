@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from dpsco.accounting.budget import Budget
-from dpsco.errors import one_of
+from dpsco.errors import InvalidArgument, one_of
 from dpsco.planning.at_rest import SOLVERS, least_excess, rest_plan
-from dpsco.planning.choose import SURVEYS, plan
+from dpsco.planning.choose import SURVEYS, WANTED, plan
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.surveyed_plan import surveyed_plan
@@ -62,20 +62,30 @@ def table_plan(
         classifiers and 10 for regressions: the plain plan counts on models of ordinary size. ``ROOMY`` for methods on
         rows at rest.
     solver : {"one-pass", "auto", "objective-perturbation", "sufficient-statistics"}
-        "auto": whichever has the least predicted excess on rows at rest (at_rest.py), where neither ``rounds`` nor
-        ``geometry`` is given.
+        "auto": whichever has the least predicted excess on rows at rest (at_rest.py), where neither ``rounds``,
+        ``geometry``, a kind of survey nor one of ``options`` is given: these belong to one pass.
     gaussian : bool
         Whether the run must be mu-GDP, as an account needs it.
+
+    Raises
+    ------
+    InvalidArgument
+        If a solver is named beside what belongs to one pass, or its proof does not cover the problem or the budget.
     """
-    if one_of("solver", solver, SOLVERS) != "one-pass" and not options:
+    free = all(value is None for value in options.values())
+    if one_of("solver", solver, SOLVERS) != "one-pass":
         at_rest = Problem(loss, model_ball(radius or ROOMY, loss), width, intercept=intercept)
+        bare = free and rounds is None and geometry is None and one_of("survey", survey, SURVEYS) not in WANTED
+        if solver != "auto" and not bare:
+            raise InvalidArgument(
+                f"solver={solver!r} plans without rounds, geometry, a kind of survey, rule, memory and mechanism. "
+                "Leave them out, or use solver='one-pass'."
+            )
         if solver != "auto":
             return rest_plan(at_rest, n, budget, solver)
-        shared = {"n": n, "budget": budget, "intercept": intercept, "radius": radius, "rounds": rounds}
-        one_pass = table_plan(loss, width, **shared, survey=survey, geometry=geometry)  # type: ignore[arg-type]
-        if rounds is not None or geometry is not None:
-            return one_pass
-        return least_excess(one_pass, at_rest, gaussian=gaussian)
+        shared: dict[str, Any] = {"n": n, "budget": budget, "intercept": intercept, "radius": radius, "rounds": rounds}
+        one_pass = table_plan(loss, width, **shared, survey=survey, geometry=geometry, **options)
+        return least_excess(one_pass, at_rest, gaussian=gaussian) if bare else one_pass
 
     def within(size: float) -> Problem:
         return Problem(loss, model_ball(size, loss), width, intercept=intercept)
@@ -83,7 +93,6 @@ def table_plan(
     if radius is not None or geometry is not None:
         size = WIDE if radius is None else radius
         return plan(within(size), n=n, budget=budget, rounds=rounds, survey=survey, geometry=geometry, **options)
-    free = all(value is None for value in options.values())
     if one_of("survey", survey, SURVEYS) != "none" and free:
         surveyed = surveyed_plan(within(WIDE), n, budget, rounds=rounds, survey=survey)
         if surveyed is not None:
