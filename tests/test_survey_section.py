@@ -7,7 +7,7 @@ import pytest
 
 import dpsco
 from dpsco.methods import Surveyed
-from dpsco.pages import write_run_page
+from dpsco.pages import Subject, write_run_page
 from dpsco.pages.survey_section import correlations, survey_section
 
 RNG = np.random.default_rng(5)
@@ -34,7 +34,7 @@ def test_sizes_and_correlations_are_those_of_the_rows(result) -> None:
 def test_the_page_names_columns_and_the_noise_of_both_stages(result, tmp_path) -> None:
     pytest.importorskip("matplotlib")
     names = ["age", "income", "debt", "pixel"]
-    text = write_run_page(result, tmp_path / "page.html", names=names).read_text()
+    text = write_run_page(result, tmp_path / "page.html", subject=Subject(features=names)).read_text()
     for words in (*names, "What the survey saw: private, may be published", "hidden by the noise", "correlation"):
         assert words in text
     assert f"{result.plan.schedule.most_noise.sigma:.4g}" in text
@@ -43,4 +43,4 @@ def test_the_page_names_columns_and_the_noise_of_both_stages(result, tmp_path) -
 
 def test_a_run_without_a_survey_has_no_such_section() -> None:
     plan = dpsco.plan(PROBLEM, n=2_000, budget=dpsco.Budget(4.0, 1e-6), rounds=2, survey="none")
-    assert survey_section(dpsco.train(plan, dpsco.stream(ROWS[:2_000], LABELS[:2_000]))) == {}
+    assert survey_section(dpsco.train(plan, dpsco.stream(ROWS[:2_000], LABELS[:2_000])), []) == {}

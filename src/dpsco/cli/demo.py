@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,11 @@ def run(args: argparse.Namespace) -> int:
     from dpsco.cli.checks import check_page
     from dpsco.datasets import people
     from dpsco.errors import positive_integer
-    from dpsco.pages import write_run_page
+    from dpsco.pages import Subject, write_run_page
     from dpsco.planning.table_problem import table_plan
 
     check_page(args.out / "index.html", "--out")
+    day = datetime.now(UTC).date().isoformat()
     n = positive_integer("--rows", args.rows, "It is the number of rows to simulate.")
     table = people(n + PUBLIC)
     columns = dpsco.PublicColumns(**table.declared)
@@ -62,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
         "of a constant": max(np.mean(truth), 1 - np.mean(truth)),
     }
     reached = {f"accuracy, {name}": f"{float(value):.4f}" for name, value in accuracy.items()}
-    page = write_run_page(result, args.out / "index.html", reached=reached, names=columns.feature_names)
+    about = Subject("simulated customers", day, "bought", table.classes, columns.feature_names)
+    page = write_run_page(result, args.out / "index.html", reached=reached, subject=about)
     if args.json:
         print_json({"report": json.loads(result.report.to_json()), "reached": reached, "page": str(page)})
         return 0

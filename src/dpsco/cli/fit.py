@@ -19,6 +19,7 @@ from dpsco.cli.model_options import (
     loss_of,
     planned,
 )
+from dpsco.cli.model_page import add_page_options, data_name, today, write_model_page
 from dpsco.cli.output import print_json
 from dpsco.errors import InvalidArgument, positive_integer
 
@@ -91,7 +92,7 @@ def add_parser(commands: Any) -> None:
         "--checkpoint", type=Path, metavar="DIR", help="keep the state of the run here, to survive a crash"
     )
     how.add_argument("--resume", action="store_true", help="continue the run in --checkpoint, or start it")
-    how.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page about the run")
+    add_page_options(how)
     how.add_argument("--public-test", metavar="DATA", help="files you declare public: measure the model on them")
     how.add_argument("--not-private", action="store_true", help="add figures that are NOT PRIVATE to the page")
     how.add_argument("--json", action="store_true", help="print one JSON object instead of text")
@@ -103,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
     from dpsco.run.model_file import SavedModel
 
     loss, labels = _task(args)
+    day = today()
     if args.resume and args.checkpoint is None:
         raise InvalidArgument("--resume needs --checkpoint DIR, the folder of the run to continue.")
     _check_before(args)
@@ -136,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"note: {text}", file=sys.stderr)
     saved = SavedModel(result, labels, columns, args.feature_norm)
     written = saved.write(args.out)
-    _print_result(args, saved, written, counted)
+    _print_result(args, saved, written, counted, day)
     return 0
 
 
@@ -229,16 +231,14 @@ def _order_note(n: int, block: int) -> list[str]:
     ]
 
 
-def _print_result(args: argparse.Namespace, saved: Any, written: Path, counted: Any) -> None:
+def _print_result(args: argparse.Namespace, saved: Any, written: Path, counted: Any, day: str) -> None:
     from dpsco.cli.fit_figures import not_private_figures, reached_on
 
     reached = {} if args.public_test is None else reached_on(args.public_test, saved, reading(args))
     if args.html is not None:
-        from dpsco.pages import write_run_page
-
         hidden = None if counted is None else not_private_figures(counted)
-        names = None if isinstance(saved.columns, int) else saved.columns.feature_names
-        write_run_page(saved.result, args.html, reached=reached, not_private=hidden, names=names)
+        given = {"name": data_name(args.data), "date": day}
+        write_model_page(saved, args, **given, reached=reached, not_private=hidden)
     report = saved.result.report
     if args.json:
         page = None if args.html is None else str(args.html)

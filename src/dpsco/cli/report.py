@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dpsco.cli.model_page import add_page_options, write_model_page
 from dpsco.cli.output import print_json
 
 __all__ = ["add_parser", "run"]
@@ -23,7 +24,7 @@ def add_parser(commands: Any) -> None:
         "report model.json --html page.html",
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help="a file written by dpsco fit")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a self-contained HTML page")
+    add_page_options(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="print Markdown instead of text")
     form.add_argument("--json", action="store_true", help="print the report and the plan as one JSON object")
@@ -33,11 +34,10 @@ def run(args: argparse.Namespace) -> int:
     """Print the report and write the page; return the exit code."""
     from dpsco.run.model_file import SavedModel
 
-    result = SavedModel.read(args.model).result
+    saved = SavedModel.read(args.model)
+    result = saved.result
     if args.html is not None:
-        from dpsco.pages import write_run_page
-
-        write_run_page(result, args.html)
+        write_model_page(saved, args)
     page = None if args.html is None else str(args.html)
     if args.json:
         print_json({"report": json.loads(result.report.to_json()), "plan": result.plan.to_dict(), "page": page})

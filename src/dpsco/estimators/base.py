@@ -6,8 +6,7 @@ import dataclasses
 import hashlib
 import math
 import secrets
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from dpsco.accounting.account import Account
 from dpsco.accounting.budget import Budget
 from dpsco.errors import DataError, ExtraMissing, HorizonError, InvalidArgument, one_of, positive, positive_integer
 from dpsco.estimators.interval_methods import IntervalMethods
+from dpsco.estimators.page_methods import PageMethods, today
 from dpsco.estimators.permuted_rows import PermutedRows
 from dpsco.estimators.public_facts import warn_seeded
 from dpsco.estimators.raw_input import RawInput
@@ -52,7 +52,7 @@ def _announced(estimator: PrivateLinearModel) -> bool:
     return True
 
 
-class PrivateLinearModel(RawInput, IntervalMethods, BaseEstimator):  # type: ignore[misc]
+class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; the arguments are explained where they are declared."""
 
     epsilon: float
@@ -236,6 +236,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, BaseEstimator):  # type: ign
         return X, y
 
     def _plan(self, loss: Loss, n: int, solver: str = "one-pass") -> Plan:
+        self._day = today()  # before a row is used: its date says nothing about how long they took
         records = 1 if self.max_rows_per_unit is None else self.max_rows_per_unit
         delta = default_delta(n) if self.delta is None else self.delta
         # Rows are placed by position, so one that is there or not would move the others: no add-remove here.
@@ -323,29 +324,6 @@ class PrivateLinearModel(RawInput, IntervalMethods, BaseEstimator):  # type: ign
         self._keep(model)
 
     # --- use ----------------------------------------------------------------------------------------
-
-    def report_page(self, path: str | Path, *, reached: Mapping[str, str] | None = None) -> Path:
-        """Write an HTML page about the run: the guarantee in words, the plan, what was released.
-
-        Parameters
-        ----------
-        path : path
-            The file to write.
-        reached : mapping, optional
-            Figures measured on data that you declare public.
-
-        Returns
-        -------
-        Path
-            ``path``.
-
-        Guarantee: the page shows released values, public numbers and ``reached`` alone. It may be published.
-        """
-        from dpsco.pages import write_run_page
-
-        check_is_fitted(self)
-        names = None if self.columns is not None else getattr(self, "feature_names_in_", None)
-        return write_run_page(self._result, path, reached=reached, names=names)
 
     def _scaled(self, X: Any) -> Any:
         """Rows scaled as in training: dense, or a sparse matrix of scipy's."""

@@ -26,6 +26,9 @@ class IntervalMethods:
     _norm: float
     _unit: float
 
+    def _feature_names(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
     def _scaled(self, X: Any) -> Any:
         raise NotImplementedError
 
@@ -40,8 +43,7 @@ class IntervalMethods:
         """
         check_is_fitted(self)
         if self._inference is None:
-            names = tuple(map(str, getattr(self, "feature_names_in_", ())))
-            found = infer(self._evidence).in_units(self._unit / self._norm, self._unit, names)
+            found = infer(self._evidence).in_units(self._unit / self._norm, self._unit, self._feature_names())
             if getattr(self, "penalty", 0.0):
                 found = dataclasses.replace(found, notes=(*found.notes, _PENALISED))
             self._inference = found

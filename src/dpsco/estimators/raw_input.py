@@ -50,6 +50,11 @@ class RawInput:
         X = container(X)
         return admit(X, declared_by(X, columns.width))
 
+    def _feature_names(self) -> tuple[str, ...]:
+        """Return the names of the features of an encoded row; nothing if the table has none."""
+        columns = self.columns_
+        return tuple(map(str, getattr(self, "feature_names_in_", ()))) if columns is None else columns.feature_names
+
     def _upstream(self, X: Any) -> bool:
         """Return whether it is unknown what made ``X``: rows of ``PublicColumns`` come with their norm."""
         return self.columns is None and getattr(X, "feature_norm", None) is None

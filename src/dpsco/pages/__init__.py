@@ -6,5 +6,6 @@ Pages render what they are given: a result, or plain dictionaries. They compute 
 from dpsco.pages.audit_page import write_audit_page
 from dpsco.pages.comparison_page import write_comparison_page
 from dpsco.pages.run_page import write_run_page
+from dpsco.pages.subject import Subject
 
-__all__ = ["write_audit_page", "write_comparison_page", "write_run_page"]
+__all__ = ["Subject", "write_audit_page", "write_comparison_page", "write_run_page"]

@@ -6,7 +6,7 @@ import math
 
 from dpsco.run.report import PrivacyReport
 
-__all__ = ["guarantee_in_words"]
+__all__ = ["guarantee_in_words", "headline_in_words"]
 
 _OTHER_DATA = {
     "zero-out": "{is_} used as recorded; in the other {is_} replaced by zeros and contribute{s} nothing. The existence "
@@ -23,8 +23,19 @@ _VISIBLE = {
 }
 
 
+def headline_in_words(report: PrivacyReport) -> tuple[str, str]:
+    """Return the verdict and its reason: the report's headline, without mathematics where it says why."""
+    verdict, reason = report.headline.split(": ", 1)
+    if not report.private or report.exceptions:
+        return verdict, reason
+    whose = "any one row" if report.records == 1 else f"any {report.records} rows of one person"
+    return verdict, (
+        f"random noise hides whether {whose} took part (epsilon = {report.epsilon:.4g}, delta = {report.delta:.2g})."
+    )
+
+
 def guarantee_in_words(report: PrivacyReport) -> list[tuple[str, str]]:
-    """Return questions with answers: who is protected, what is guaranteed, against whom, what remains, what is not.
+    """Return questions with answers: who is protected, what is guaranteed, against whom, what remains.
 
     Parameters
     ----------
@@ -41,6 +52,7 @@ def guarantee_in_words(report: PrivacyReport) -> list[tuple[str, str]]:
         ("What is guaranteed?", _what(report)),
         ("Against whom?", _against(report)),
         ("How much can still be learned?", _remainder(report)),
+        ("What does it rest on?", _basis(report)),
         ("What is not guaranteed?", _limits(report)),
     ]
 
@@ -70,9 +82,9 @@ def _what(report: PrivacyReport) -> str:
     return (
         f"Compare two data sets that differ in {changed} only: in the one {other}. Any conclusion drawn from "
         "everything this run may publish has, with either data set, at most "
-        f"{_factor(report):.3g} times the probability that it has with the other, plus {report.delta:.2g} (epsilon = "
-        f"{report.epsilon:.4g}, delta = {report.delta:.2g}). The guarantee was fixed before the first row was read and "
-        "holds for any rows."
+        f"{_factor(report):.3g} times the probability that it has with the other, plus {_one_in(report.delta)} "
+        f"(epsilon = {report.epsilon:.4g}, delta = {report.delta:.2g}). The guarantee was fixed before the first "
+        "row was read and holds for any rows."
     )
 
 
@@ -91,9 +103,21 @@ def _remainder(report: PrivacyReport) -> str:
         else "No other pair is promised."
     )
     return (
-        f"A factor of {_factor(report):.3g} and a probability of {report.delta:.2g}. The smaller both are, the harder "
-        f"it is to tell the two data sets apart. {pairs}"
+        f"A factor of {_factor(report):.3g} and a probability of {_one_in(report.delta)}. The smaller both are, the "
+        f"harder it is to tell the two data sets apart. {pairs}"
     )
+
+
+def _basis(report: PrivacyReport) -> str:
+    rests = (
+        "Whoever trained the model confirms: the facts stated about the data (columns, ranges, classes, number of "
+        "rows) and the settings were not chosen by looking at these rows, and each row was used in this run once."
+    )
+    if report.records > 1:
+        rests += " All rows of one person carry the same id."
+    if report.needs == "convexity":
+        rests += " The proof also needs a loss function of a certain form (convex), which this model has."
+    return rests + " Cryptographic random numbers are unpredictable. The last sections list all assumptions."
 
 
 def _limits(report: PrivacyReport) -> str:
@@ -112,3 +136,7 @@ def _limits(report: PrivacyReport) -> str:
 
 def _factor(report: PrivacyReport) -> float:
     return math.exp(report.epsilon) if report.epsilon < 700 else math.inf
+
+
+def _one_in(probability: float) -> str:
+    return f"one in {1 / probability:,.0f}"

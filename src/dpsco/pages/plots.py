@@ -82,7 +82,7 @@ def line_plot(
         if len(series) > 1:
             axes.legend(frameon=False)
 
-    return draw_svg(draw, size=(6.0, 3.2))
+    return draw_svg(draw, size=(5.2, 3.0))
 
 
 def interval_line(axes: Any, x: Sequence[float], estimates: Sequence[Sequence[Any]], **style: Any) -> None:

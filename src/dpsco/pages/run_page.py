@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from dpsco.methods import AcceleratedSRGD
-from dpsco.pages.guarantee_in_words import guarantee_in_words
+from dpsco.pages.coefficients import Coefficients, coefficients_of
+from dpsco.pages.guarantee_in_words import guarantee_in_words, headline_in_words
 from dpsco.pages.plots import line_plot
 from dpsco.pages.renderer import write_html
+from dpsco.pages.subject import Subject
 from dpsco.pages.survey_section import survey_section
 from dpsco.run.result import Result
 
@@ -21,7 +23,8 @@ def write_run_page(
     *,
     reached: Mapping[str, str] | None = None,
     not_private: Mapping[str, str] | None = None,
-    names: Sequence[str] | None = None,
+    subject: Subject | None = None,
+    coefficients: Coefficients | None = None,
 ) -> Path:
     """Write the page of a run.
 
@@ -36,8 +39,10 @@ def write_run_page(
     not_private
         Figures that depend on the rows without noise, such as clip fractions. The page is then marked NOT PRIVATE from
         its first line.
-    names
-        Names of the features, for what the survey saw.
+    subject
+        Name of the data set, date, label and features, as you state them.
+    coefficients
+        The model in the units of its reader; that of ``result`` by default.
 
     Returns
     -------
@@ -46,16 +51,21 @@ def write_run_page(
 
     Guarantee
     ---------
-    Without ``not_private``, the page shows the plan, released values and ``reached`` alone: it may be published.
+    Without ``not_private``, the page shows the plan, released values, ``subject`` and ``reached`` alone: it may be
+    published.
     """
-    report = result.report
+    report, subject = result.report, subject or Subject()
+    names, shown = subject.names(result.plan.problem.dimension), coefficients or coefficients_of(result)
     # Plan.explain describes Algorithm 1; the facts of the report describe every method.
     explained = report.method == AcceleratedSRGD.name
     return write_html(
         path,
         "run.html.jinja",
         report=report,
-        headline=report.headline.split(": ", 1),
+        subject=subject,
+        summary=subject.facts(result),
+        headline=headline_in_words(report),
+        coefficients=None if shown is None else shown.section(names, subject.classes),
         facts=report.facts(),
         lists=report.lists(),
         words=guarantee_in_words(report) if report.private else [],

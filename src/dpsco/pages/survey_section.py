@@ -21,14 +21,14 @@ _CLEAR = 3.0
 """Standard deviations of noise that a column's variance must exceed to be shown."""
 
 
-def survey_section(result: Result, names: Sequence[str] | None = None) -> dict[str, Any]:
+def survey_section(result: Result, labels: Sequence[str]) -> dict[str, Any]:
     """Return the facts and figures of a surveyed run; empty without a survey.
 
     Parameters
     ----------
     result
         The result of a run.
-    names
+    labels
         Names of the features.
 
     Guarantee: post-processing of the released survey. It may be published.
@@ -46,7 +46,6 @@ def survey_section(result: Result, names: Sequence[str] | None = None) -> dict[s
     facts.append(("noise of the survey, per number", f"{result.plan.schedule.most_noise.sigma:.4g} on the sum"))
     facts.append(("noise of the later rounds, per number", f"{result.report.noise_std:.4g} on each draw"))
     width = result.plan.problem.dimension
-    labels = list(names) if names is not None and len(names) == width else [f"column {j}" for j in range(width)]
     variance, matrix, shown = correlations(shape, width)
     scale = result.plan.problem.feature_norm
     sizes = [

@@ -32,7 +32,7 @@ class Clipping(Enum):
         "clients clip every row as they are asked to, and their gradient functions answer whatever one row holds; the "
         "server cannot check it"
     )
-    SERVER = "all of a client is one clipped vector in one round, clipped again by the server; `row` means client here"
+    SERVER = "all of a client is one clipped vector in one round, clipped again by the server; a row is a client here"
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def render(
         assumptions=(
             "the plan's numbers (n, batch size, clip, norms, classes, radius, start) and the type of arrays (float32 "
             "or float64) were fixed without looking at the rows",
-            "each row reached one stream once, and rows of one person beyond `records` are not in it",
+            "each row reached one stream once, and rows of one person beyond the protected number are not in it",
             "the operating system's randomness and AES are sound; timing and memory are not watched",
             *method.assumptions,
             *(_of_geometry(method.source) if isinstance(method, InGeometry) else ()),
