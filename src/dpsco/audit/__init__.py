@@ -1,4 +1,4 @@
-"""Audits: does what reaches ``release``, and what leaves it, keep the promise that was declared?
+"""Audits: whether what reaches ``release``, and what leaves it, keeps the promise that was declared.
 
     from dpsco.audit import audit
     print(audit(oracle, plan=plan))               # your own oracle or gradient function

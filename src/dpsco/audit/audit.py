@@ -114,7 +114,7 @@ def _audit_estimator(estimator: Any, data: Any, alpha: float, rng: np.random.Gen
 
 
 def _tried(name: str, check: Any) -> Check:
-    """A check that needs runs to come to their end; if they do not, that is its finding."""
+    """Run a check whose runs must end; a run that does not end is its finding."""
     try:
         found: Check = check()
     except DpscoError as error:

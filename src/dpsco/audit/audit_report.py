@@ -56,6 +56,7 @@ class AuditReport:
 
     @property
     def verdict(self) -> str:
+        """The outcome of all checks, in one sentence."""
         failed = [check.name for check in self.checks if check.outcome == "FAILED"]
         idle = ", ".join(check.name for check in self.checks if not check.tested)
         if failed:
@@ -66,6 +67,7 @@ class AuditReport:
         return f"passed: nothing was found that breaks the promise. An audit finds bugs; it proves no promise.{rest}"
 
     def to_json(self) -> str:
+        """Return the report as JSON."""
         data = {**dataclasses.asdict(self), "format": FORMAT, "passed": self.passed, "verdict": self.verdict}
         data["checks"] = [{**dataclasses.asdict(check), "outcome": check.outcome} for check in self.checks]
         return json.dumps(jsonable(data), indent=2, sort_keys=True)

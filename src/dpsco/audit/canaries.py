@@ -51,7 +51,7 @@ class Guesses:
 
 
 def judged_guesses(plan: Plan, found: Guesses, alpha: float) -> Check:
-    """The lower bound on epsilon at confidence 1 - alpha, against the claim for one row."""
+    """Return the lower bound on epsilon at confidence 1 - alpha, against the claim for one row."""
     delta, claimed = plan.budget.delta, plan.budget.mu_per_record
     lower = independent_bound(found.right, found.canaries, alpha)
     universal = universal_bound(found.right, found.canaries, alpha)
@@ -180,7 +180,7 @@ def guess(
 
 
 def _out(plan: Plan, rows: Array, label: float, which: Any) -> tuple[Array, Array]:
-    """What stands in for a canary that is out: its mirror image under replace, a row without a label otherwise."""
+    """Return what replaces a canary that is out: its mirror image under replace, else a row without a label."""
     chosen = rows[which]
     if plan.budget.adjacency == "replace":
         return -chosen, np.full(len(chosen), label)

@@ -23,7 +23,7 @@ class Clock:
         return time.monotonic() > self._end
 
     def part(self, share: float) -> Clock:
-        """A clock for ``share`` of the time that is left."""
+        """Return a clock for ``share`` of the time that is left."""
         return Clock(share * (self._end - time.monotonic()), self._progress)
 
     def say(self, text: str) -> None:

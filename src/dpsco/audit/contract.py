@@ -45,7 +45,7 @@ def contract_checks(subject: Subject, rng: np.random.Generator) -> tuple[Check, 
 
 
 def _questions(subject: Subject, rng: np.random.Generator) -> list[_Question]:
-    """Queries of rounds 0, 1 and 7 at points that are equal, apart, and opposite, inside the domain."""
+    """Return queries of rounds 0, 1 and 7 at points that are equal, apart, and opposite, inside the domain."""
     plan, size = subject.plan, subject.plan.problem.parameters
     project = plan.problem.domain.project
     noise = plan.schedule.most_noise
@@ -120,7 +120,7 @@ def _clip_check(subject: Subject, questions: list[_Question], rows: list[OddRow]
 
 
 def _why(subject: Subject, row: OddRow, question: _Question) -> str:
-    """A guess at the bug, from the answers to the parts of the question."""
+    """Guess the bug from the answers to the parts of the question."""
     clip = subject.plan.clip
 
     def alone(index: int, weight: float) -> float:

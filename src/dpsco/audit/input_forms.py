@@ -16,7 +16,7 @@ ARRAY = "array of float64"
 
 
 def forms(*, dense: bool = False) -> tuple[str, ...]:
-    """The forms that can be tried with the packages that are installed; ``dense``: for oracles of dense rows."""
+    """Return the forms that the installed packages can make; ``dense``: for oracles of dense rows."""
     frame = ("data frame",) if find_spec("pandas") is not None else ()
     sparse = ("sparse matrix",) if find_spec("scipy") is not None and not dense else ()
     return ("lists", "array of objects", "array of float32", *frame, *sparse)

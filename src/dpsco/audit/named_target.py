@@ -16,7 +16,7 @@ __all__ = ["load_target", "read_plan"]
 
 
 def load_target(name: str) -> Any:
-    """The object, made if it is a class or a function without arguments."""
+    """Return the object; a class or a function without arguments is called."""
     place, colon, attribute = name.rpartition(":")
     if not colon:
         return read_plan(Path(name))
@@ -31,7 +31,7 @@ def load_target(name: str) -> Any:
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan: ``Plan.to_json()``, or the object that ``dpsco plan --json`` prints."""
+    """Read a plan: ``Plan.to_json()``, or the object that ``dpsco plan --json`` prints."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -28,6 +28,7 @@ class Transcript:
     """What the run gave back, reduced to bytes."""
 
     def __call__(self, query: Query, clipped: Clipped, released: Released) -> None:
+        """Keep what one round asked, summed and released."""
         self.queries.append(query)
         self.sums.append(np.array(clipped.total, dtype=np.float64))
         self.released.append(released.value)

@@ -122,7 +122,7 @@ def _pair(subject: Subject, rows: _Rows, place: int, row: OddRow) -> tuple[_Rows
 
 
 def _compare(one: Transcript, other: Transcript, distances: list[float]) -> list[tuple[float, str]]:
-    """Findings, each with the largest distance in units of what was declared: the worst is told first."""
+    """Return the findings, largest distance first, in units of what was declared."""
     if one.error != other.error:
         return [(0.0, f"one data set ends in {one.error or 'a model'}, its neighbour in {other.error or 'a model'}.")]
     if one.error is not None:  # without the odd row the run came to its end, and whether it does is an output

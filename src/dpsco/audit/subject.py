@@ -52,7 +52,7 @@ class Subject:
 
 
 def schedules(plan: Plan, released: Sequence[Array]) -> list[Schedule]:
-    """The schedule of each stage of a run that released these values: two for a surveyed plan, in their order.
+    """Return the schedule of each stage of a run that released these values, in order: two for a surveyed plan.
 
     Returns none if the run did not come to its end.
     """
@@ -96,7 +96,7 @@ def plan_subject(plan: Plan, oracle: Any = None) -> Subject:
 
 
 def estimator_subject(estimator: Any, features: Array, labels: Array, classes: Classes | None = None) -> Subject:
-    """An estimator of ``dpsco`` with its settings; rows that are not valid count as zero rows.
+    """Audit an estimator of ``dpsco`` with its settings; rows that are not valid count as zero rows.
 
     ``classes`` turns labels 0, 1, ... into the estimator's own; None for a regression, or if they are these numbers.
     """
@@ -136,7 +136,7 @@ def estimator_subject(estimator: Any, features: Array, labels: Array, classes: C
 
 
 def classes_of(estimator: Any, labels: Any) -> Classes | None:
-    """The classes that a classifier declares, or that ``labels`` hold if it declares none; None for a regression."""
+    """Return the classes that a classifier declares, else those of ``labels``; None for a regression."""
     if not hasattr(estimator, "classes"):
         return None
     declared = estimator.classes

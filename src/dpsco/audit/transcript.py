@@ -1,4 +1,4 @@
-"""White-box audit: is the noise that leaves ``release`` the noise that was paid for?
+"""White-box audit: whether the noise that leaves ``release`` is the noise that was paid for.
 
 On a worst-case pair, whose sums differ by ``difference`` in the round with the longest column of the strategy, the
 log-likelihood ratio of a whole transcript is N(mu^2/2, mu^2) on one data set and N(-mu^2/2, mu^2) on the other. Noise
@@ -60,7 +60,7 @@ def transcript_check(
 
 
 def judged(declared: float, parts: Sequence[tuple[Schedule, Array]], runs: int, alpha: float) -> Check:
-    """The tests on noise of shape (rounds, transcripts), each with the schedule of its rounds, at ``alpha`` in all."""
+    """Return the tests on noise of shape (rounds, transcripts), each with its schedule, at ``alpha`` in all."""
     from scipy.special import ndtri
     from scipy.stats import chi2
 
@@ -108,7 +108,7 @@ def judged(declared: float, parts: Sequence[tuple[Schedule, Array]], runs: int, 
 
 
 def _whitened(schedule: Schedule, noise: Array) -> tuple[Array, Array, float]:
-    """The noise whitened; the noise of the log-likelihood ratio on the worst pair in units of mu; that mu."""
+    """Return the whitened noise, the noise of the worst pair's log-likelihood ratio in units of mu, and that mu."""
     claimed = schedule.most_noise
     w = np.diff(schedule.mechanism.decoder(), axis=0, prepend=0.0)
     factor = np.linalg.cholesky(claimed.sigma**2 * (w @ w.T))

@@ -25,7 +25,7 @@ _QUIET = {
 
 @contextmanager
 def cluster_at(address: str) -> Iterator[Any]:
-    """A client of the scheduler at ``address`` (``tls://...``, or ``tcp://...`` in a closed network).
+    """Return a client of the scheduler at ``address`` (``tls://...``, or ``tcp://...`` in a closed network).
 
     Certificates are those of Dask's own configuration (``distributed.comm.tls``).
     """
@@ -45,7 +45,7 @@ def cluster_at(address: str) -> Iterator[Any]:
 
 @contextmanager
 def local_cluster(workers: int, *, threads: int = 2) -> Iterator[Any]:
-    """A client of ``workers`` processes on this machine, bound to 127.0.0.1, without a dashboard.
+    """Return a client of ``workers`` processes on this machine, bound to 127.0.0.1, without a dashboard.
 
     Of two ``threads`` in each, one can read while the other sums.
 
@@ -78,7 +78,7 @@ def _wait(client: Any) -> None:
 
 
 def installed() -> Any:
-    """The package ``distributed``; ``ExtraMissing`` if it is not there."""
+    """Import ``distributed``; raise ``ExtraMissing`` if it is not installed."""
     try:
         import distributed
     except ImportError:

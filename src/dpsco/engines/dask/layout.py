@@ -52,14 +52,14 @@ class Order:
         return list(pairwise([start, *inner, stop]))
 
     def source(self, start: int, stop: int) -> NDArray[np.int64]:
-        """The row of the files that each place of one stretch of a shuffle is taken from."""
+        """Return the row of the files that each place of one stretch of a shuffle is taken from."""
         block = start // self.shuffle
         first = block * self.shuffle
         order = block_order(self.seed, block, min(self.shuffle, self.rows - first))
         return first + order[start - first : stop - first]
 
     def reach(self, start: int, stop: int) -> tuple[int, int]:
-        """The rows of the files between which those of these places lie."""
+        """Return the rows of the files between which those of these places lie."""
         if not self.shuffle:
             return start, stop
         return start // self.shuffle * self.shuffle, min(self.rows, -(-stop // self.shuffle) * self.shuffle)
@@ -81,6 +81,7 @@ class Span:
 
     @property
     def shards(self) -> tuple[int, ...]:
+        """All shards that the span needs, its home first."""
         return (self.home, *self.others)
 
 
@@ -112,7 +113,7 @@ def shards_of(files: Iterable[tuple[Any, Sequence[int]]], row_bytes: int) -> tup
 def spans_of(
     shards: Sequence[Shard], rounds: Sequence[tuple[int, int]], order: Order, unit: int
 ) -> tuple[tuple[Span, ...], ...]:
-    """The spans of each round, the rounds being stretches of places one after the other."""
+    """Return the spans of each round, the rounds being stretches of places one after the other."""
     ends = [shard.stop for shard in shards]
     cuts = ends if not order.shuffle else [round(end / order.shuffle) * order.shuffle for end in ends]
     spans = []
@@ -125,7 +126,7 @@ def spans_of(
 
 
 def open_round(shards: Sequence[Shard], step: int, first: int, last: int, order: Order, unit: int) -> tuple[Span, ...]:
-    """The spans of one round, where the rounds behind it are not known yet: shards with rows for them are kept."""
+    """Return the spans of one round whose successors are not known yet: shards with rows for them are kept."""
     (spans,) = spans_of(shards, [(first, last)], order, unit)
     behind, _ = order.reach(last, last + 1)
     return tuple(

@@ -81,7 +81,7 @@ class SensitiveSum(_Hidden):
     """Files, and how many rows could not be read from each; such rows are in none of the counts."""
 
     def clipped(self) -> Clipped:
-        """The same for ``release``."""
+        """Return the same for ``release``."""
         return Clipped(self.total, self.rows, clipped_rows=self.clipped_rows, zeroed_rows=self.zeroed_rows)
 
 

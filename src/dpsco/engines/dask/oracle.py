@@ -46,6 +46,7 @@ class DaskOracle:
         self._next = self._queries = 0
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
+        """Return the clipped sum of one round, added up over its spans on the cluster."""
         if not isinstance(batch, SpanBatch):
             raise InvalidArgument(
                 "A DaskOracle answers from the shards of its own stream: use dpsco.engines.dask.train."

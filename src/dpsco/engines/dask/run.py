@@ -107,7 +107,7 @@ def train(
 
 
 def _one_thread(oracle: Oracle) -> Oracle:
-    """The oracle that one process would use, with one thread per task: a worker runs a task on each of its threads."""
+    """Return the oracle of one process with one thread per task: a worker runs a task on each of its threads."""
     if isinstance(oracle, MappedOracle):
         return dataclasses.replace(oracle, inner=_one_thread(oracle.inner))
     return dataclasses.replace(oracle, threads=1) if isinstance(oracle, CompiledOracle) else oracle

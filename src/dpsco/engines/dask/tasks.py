@@ -32,7 +32,7 @@ _CHANGED = "has another number of rows than when the run began. Files must stay 
 
 
 def load(shard: Shard, form: RowForm, unreadable: str, shuffle: int) -> SensitiveRows:
-    """The rows of ``shard``; a file that cannot be read raises, or (``unreadable="zero"``) gives zero rows."""
+    """Read the rows of ``shard``; a file that cannot be read raises, or (``unreadable="zero"``) gives zero rows."""
     _refuse_to_spill()
     chunks: list[Chunk] = []
     unread: list[tuple[int, int, str]] = []
@@ -100,7 +100,7 @@ def pick(rows: SensitiveRows, order: Order, span: Span) -> SensitivePick:
 def answer(
     asked: tuple[Query, Oracle], order: Order, span: Span, home: SensitiveRows, *others: SensitivePick
 ) -> SensitiveSum:
-    """The clipped sum of the rows of ``span``: those of ``home`` and what its neighbours lent."""
+    """Return the clipped sum of the rows of ``span``: those of ``home`` and of its neighbours."""
     _calm()
     query, oracle = asked
     unread = [entry for part in others for entry in part.unread]
@@ -120,7 +120,7 @@ def unit_of(features: Any) -> int:
 
 
 def _of_a_part(query: Query, oracle: Oracle, features: Any) -> Query:
-    """The query for a part of a round's rows.
+    """Return the query for a part of a round's rows.
 
     The compiled oracle takes the sparse rows of a round as one block: it sums on the finest grid there is and rounds to
     the query's once. A part is therefore asked for on the finest, and the driver rounds.
@@ -134,7 +134,7 @@ def _of_a_part(query: Query, oracle: Oracle, features: Any) -> Query:
 def _rows(
     span: Span, home: SensitiveRows, others: Sequence[SensitivePick], unread: list[tuple[str, int]]
 ) -> Iterator[Chunk]:
-    """The rows of ``span`` in the order of the files."""
+    """Return the rows of ``span`` in the order of the files."""
     unread += home.unread_among(np.arange(span.start, span.stop))
     yield from ((part.features, part.labels) for part in others if part.places[0] < home.start)
     yield from home.between(span.start, span.stop)
@@ -144,7 +144,7 @@ def _rows(
 def _mixed_rows(
     order: Order, span: Span, home: SensitiveRows, others: Sequence[SensitivePick], unread: list[tuple[str, int]]
 ) -> Iterator[Chunk]:
-    """The rows of ``span`` in the order of the shuffle, a block of it at a time."""
+    """Return the rows of ``span`` in the order of the shuffle, one block at a time."""
     for start, stop in order.stretches(span.start, span.stop):
         own = _mixed(home, order, start, stop)
         unread += own.unread

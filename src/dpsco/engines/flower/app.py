@@ -59,7 +59,7 @@ __all__ = ["client", "server"]
 
 @cache
 def __getattr__(name: str) -> Any:
-    """The apps, made when Flower asks for them: this module loads without it."""
+    """Make an app when Flower asks for it: this module loads without Flower."""
     if name == "client":
         return client_app(clients, assignment=lambda context: _assignment(_of_node(context)))
     if name == "server":
@@ -107,7 +107,7 @@ def _log(step: int, seen: Counter[str]) -> None:
 
 
 def clients(context: Context) -> Mapping[str, Gradients]:
-    """The clients of a node, from the file that its configuration names."""
+    """Return the clients of a node, from the file that its configuration names."""
     config = _of_node(context)
     problem = _plan(config).problem
     try:
@@ -134,7 +134,7 @@ def _of_node(context: Context) -> Mapping[str, Any]:
 
 
 def _labels(loss: Loss) -> Labels:
-    """What a score of the model file means: targets as they are, or classes 0, 1, ..."""
+    """Return what a score of the model file means: targets as they are, or classes 0, 1, ..."""
     if isinstance(loss, (Huber, Squared)):
         return Labels("label", bound=1.0)
     classes = loss.classes if isinstance(loss, Softmax) else 2

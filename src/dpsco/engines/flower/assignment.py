@@ -26,7 +26,7 @@ class Assignment(Protocol):
     """A public rule."""
 
     def place_of(self, client: str, run: bytes, places: int) -> int | None:
-        """The one place of ``client`` in run ``run``; None if it has none."""
+        """Return the one place of ``client`` in run ``run``; None if it has none."""
 
     def digest(self) -> str:
         """Names the rule: a run that is resumed under another one would call clients twice."""
@@ -37,12 +37,14 @@ class Hashed:
     """Every client has a place: a keyed hash of its id."""
 
     def place_of(self, client: str, run: bytes, places: int) -> int | None:
+        """Return the keyed hash of the id, modulo ``places``; None if the id is not valid."""
         if not _ID.fullmatch(client):
             return None
         digest = hashlib.blake2b(f"'{client}'".encode("ascii"), key=run, digest_size=16).digest()
         return int.from_bytes(digest, "little") % places
 
     def digest(self) -> str:
+        """Name the rule in the run's identity."""
         return "hashed"
 
 
@@ -53,8 +55,10 @@ class Roster:
     rounds: Mapping[str, int]
 
     def place_of(self, client: str, run: bytes, places: int) -> int | None:
+        """Return the place that the list gives ``client``; None if it is not on the list."""
         return self.rounds.get(client)
 
     def digest(self) -> str:
+        """Name the rule in the run's identity: a hash of the list."""
         lines = "\n".join(f"{client} {step}" for client, step in sorted(self.rounds.items()))
         return "roster " + hashlib.sha256(lines.encode()).hexdigest()

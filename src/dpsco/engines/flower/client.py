@@ -36,7 +36,7 @@ LARGEST_NORM = 1e150
 
 
 def respond(query: bytes, clients: Mapping[str, Gradients], assignment: Assignment | None = None) -> bytes:
-    """The answer of whoever hosts ``clients`` (id -> gradients of its rows); ``Malformed`` if ``query`` is none."""
+    """Answer for ``clients`` (id -> gradients of its rows); raise ``Malformed`` if ``query`` is not a query."""
     asked, rule = decode_query(query), assignment or Hashed()
     called = sorted(name for name in clients if called_by(asked, rule, name))
     found = ((name, _contribution_or_none(asked, clients[name])) for name in called)
@@ -65,7 +65,7 @@ def _contribution_or_none(asked: Asked, gradients: Gradients) -> NDArray[Any] | 
 
 
 def contribution(asked: Asked, gradients: Gradients) -> NDArray[Any]:
-    """What one client sends: whole numbers of steps of the grid (float64 if there is no grid)."""
+    """Return what one client sends: whole numbers of steps of the grid (float64 if there is no grid)."""
     with np.errstate(all="ignore"):  # a warning that depends on a row is an output
         rows = _differences(asked, gradients)
         if asked.unit == CLIENT and len(rows):
@@ -77,7 +77,7 @@ def contribution(asked: Asked, gradients: Gradients) -> NDArray[Any]:
 
 
 def _differences(asked: Asked, gradients: Gradients) -> NDArray[np.float64]:
-    """What the query wants of each row, before the clip: shape (rows, length)."""
+    """Return what the query wants of each row, before the clip: shape (rows, length)."""
     if asked.survey is not None:
         survey: Any = gradients.survey  # type: ignore[attr-defined]
         found = np.asarray(survey(asked.survey), dtype=np.float64)

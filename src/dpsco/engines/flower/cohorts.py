@@ -45,7 +45,7 @@ class CohortStore:
             write_sealed(header, about)
 
     def load(self, asked: Asked, step: int) -> Array | None:
-        """The sum of this query's round, if it was answered before a stop."""
+        """Return the sum of this query's round, if it was answered before a stop."""
         path = self._path(step)
         if not path.exists():
             return None
@@ -55,6 +55,7 @@ class CohortStore:
         return np.frombuffer(body[_HEAD:], dtype="<f8").astype(np.float64)
 
     def save(self, asked: Asked, step: int, total: Array, counted: int) -> None:
+        """Keep the sum and the count of a round. SECRET: readable by the owner only, deleted after the last round."""
         body = asked.digest + counted.to_bytes(8, "little") + total.astype("<f8").tobytes()
         write_atomic(self._path(step), body + hashlib.sha256(body).digest(), mode=0o600)
 

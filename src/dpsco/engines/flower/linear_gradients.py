@@ -32,7 +32,7 @@ class LinearRows:
     labels: NDArray[Any]
 
     def __call__(self, x: Array) -> Array:
-        """The gradient of each row at ``x``; NaN for a row that is not usable. No row's place changes its bits."""
+        """Return the gradient of each row at ``x``; NaN for an unusable row. No row's place changes its bits."""
         loss, k = self.problem.loss, self.problem.loss.outputs
         a, y, valid = self._usable
         scores = padded(np.sum(a[:, None, :] * x.reshape(k, -1), axis=2), _TOGETHER)  # a matrix product has other bits
@@ -58,14 +58,14 @@ class LinearRows:
             return LinearRows(self.problem, self.features * scale[:, None], self.labels)
 
     def survey(self, numbers: Sequence[float]) -> Array:
-        """The joint contribution of each row (clipping/survey.py) to a survey of these ``survey_numbers``."""
+        """Return the joint contribution of each row (clipping/survey.py) to a survey of these ``survey_numbers``."""
         kind, norm, constant, outputs, classes, slope, gradient, health = numbers
         moment = Moment(MOMENTS[int(kind)], norm, constant, int(outputs), int(classes), slope, gradient, health)
         return joint_rows(moment, joint_parts(self.problem.loss, moment, self.features, self.labels))
 
 
 def survey_numbers(moment: Moment) -> tuple[float, ...]:
-    """A survey's question as a query states it (wire.py)."""
+    """Return a survey's question as a query states it (wire.py)."""
     return (
         MOMENTS.index(moment.kind),
         moment.feature_norm,

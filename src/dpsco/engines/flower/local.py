@@ -19,4 +19,5 @@ class LocalNodes:
     assignment: Assignment = field(default_factory=Hashed)
 
     def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes]]:
+        """Return each node's answer, computed here."""
         return ((node, respond(query, clients, self.assignment)) for node, clients in enumerate(self.nodes))

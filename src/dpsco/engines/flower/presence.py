@@ -65,6 +65,7 @@ class Count:
 
     @property
     def calibration(self) -> Calibration:
+        """Noise and grid of the count, paid from its share of the budget."""
         budget = _part(self.plan.budget, SHARE)
         clip = 1.0 / budget.clips_apart  # a client that is replaced moves the count by 1, not by 2
         return calibrate(budget, Independent(1), clip=clip, dimension=1, rows=_MOST)
@@ -75,7 +76,7 @@ class Count:
         return self.plan.n > 2.0 * _SURE * self.calibration.sigma
 
     def release(self, counted: int, folder: Path | None) -> float:
-        """``counted`` with noise, made once: a resumed federation finds the number that was released."""
+        """Return ``counted`` with noise, made once: a resumed federation finds the number that was released."""
         paid = self.calibration
         query = Query(0, (np.zeros(1),), (1.0,), paid.clip, self.plan.n, paid.grid, paid.rowwise)
         with self._ledger(folder) as ledger:

@@ -204,7 +204,7 @@ class FederatedOracle:
                     seen["not its round"] += 1
 
     def _bounded(self, asked: wire.Asked, numbers: NDArray[Any], seen: Counter[str]) -> NDArray[Any] | None:
-        """The contribution within its bound: C for a client; for a sum of rows, C for each row of the plan.
+        """Return the contribution within its bound: C for a client; for a sum of rows, C for each row of the plan.
 
         What is longer is scaled down to the bound. Projection to a ball brings no two vectors further apart, so a row
         moves a long sum no more than a short one; the rounding after it is within the plan's slack.
@@ -318,7 +318,7 @@ def _check_roster(roster: Roster, plan: Plan) -> None:
 
 
 def _facts(plan: Plan, unit: str, count: Count | None) -> Facts:
-    """What a federation states in its report; its budget is that of training and count together."""
+    """Return what a federation states in its report; its budget is that of training and count together."""
     trusted: tuple[str, ...] = (
         "the server is trusted: it sees clipped answers before the noise (central differential privacy)",
         "clients are assigned to rounds up front, by public rules, and each keeps to one id",

@@ -45,6 +45,7 @@ class FlowerNodes:
         self._places: dict[int, frozenset[int] | None] = {}
 
     def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes | None]]:
+        """Yield the answer of each node that hosts clients of this round; None for a node that failed."""
         nodes = sorted(self._grid.get_node_ids())
         asked = decode_query(query)
         self._call([node for node in nodes if node not in self._places], asked)
@@ -83,7 +84,7 @@ def client_app(
     *,
     assignment: Callable[[Context], Assignment] = lambda context: Hashed(),
 ) -> ClientApp:
-    """A ClientApp that answers for the clients its node hosts: id -> gradients of its rows.
+    """Return a ClientApp that answers for the clients its node hosts: id -> gradients of its rows.
 
     A node answers one query per place and run: the same one again gets the same answer, another one gets none.
     """
@@ -140,7 +141,7 @@ def _content(values: dict[str, Any]) -> Any:
 
 
 def _value(message: Message, name: str) -> Any:
-    """What a message carries under ``name``; None if it failed or carries something else."""
+    """Return what a message carries under ``name``; None if it failed or carries something else."""
     if not message.has_content():
         return None
     record = message.content.config_records.get(RECORD)

@@ -1,8 +1,8 @@
-"""What server and clients send each other: two messages, byte for byte (docs/wire-format.md has test vectors).
+r"""What server and clients send each other: two messages, byte for byte (docs/wire-format.md has test vectors).
 
-    query    "dpscoQ2\\n"  run[32]  first  last  places  unit  points k  coordinates p  length m  rows r  columns q
+    query    "dpscoQ2\n"  run[32]  first  last  places  unit  points k  coordinates p  length m  rows r  columns q
              clip  grid  k weights  k p coordinates  numbers of the map  8 numbers of a survey (k = 0)
-    answer   "dpscoA1\\n"  SHA-256 of the query[32]  contributions  m  each (id length, id, m numbers)
+    answer   "dpscoA1\n"  SHA-256 of the query[32]  contributions  m  each (id length, id, m numbers)
 
 Numbers are little-endian. Private runs have a grid, a power of two, and a contribution is a whole number of its steps:
 int32 for one client's, int64 for a sum over many rows. So sums are exact in any order, an upload is four bytes a
@@ -114,7 +114,7 @@ def encode_query(
     factors: Factors | None = None,
     survey: Iterable[float] | None = None,
 ) -> bytes:
-    """The query as bytes; ``length`` is that of the points unless given."""
+    """Return the query as bytes; ``length`` is that of the points unless given."""
     listed, at = list(weights), [np.asarray(point, dtype="<f8") for point in points]
     p = at[0].size if at else 0
     r, q = (0, 0) if matrix is None else matrix.shape
@@ -130,7 +130,7 @@ def encode_query(
 
 
 def decode_query(message: bytes) -> Asked:
-    """The query that ``message`` holds; ``Malformed`` if it holds none."""
+    """Read the query that ``message`` holds; raise ``Malformed`` if it holds none."""
     if len(message) < _QUERY_HEAD.size or message[:8] != _QUERY:
         raise Malformed("Not a query of format 2.")
     _, run, first, last, places, unit, k, p, m, r, q, clip, grid = _QUERY_HEAD.unpack_from(message)
@@ -176,7 +176,7 @@ def encode_answer(asked: Asked, contributions: Iterable[tuple[str, NDArray[Any]]
 
 
 def decode_answer(asked: Asked, message: bytes) -> list[tuple[str, NDArray[Any]]]:
-    """The contributions in ``message``; ``Malformed`` if it is no whole answer to this very query."""
+    """Read the contributions in ``message``; raise ``Malformed`` if it is no whole answer to this very query."""
     if len(message) < _ANSWER_HEAD.size or message[:8] != _ANSWER:
         raise Malformed("not an answer of format 1")
     _, digest, count, m = _ANSWER_HEAD.unpack_from(message)

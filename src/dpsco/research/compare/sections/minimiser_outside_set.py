@@ -1,4 +1,4 @@
-"""The paper's open question (a): n^(1/4) rounds or sqrt(n) rounds if the minimiser lies outside the set?
+"""The paper's open question (a): n^(1/4) rounds or sqrt(n) rounds if the minimiser lies outside the set.
 
 The theorem for n^(1/4) rounds assumes that the unconstrained minimiser lies in the set. The authors conjecture that
 the assumption is not needed. Here ||w*|| = 8 and the set is a ball of radius 3, so the gradient does not vanish at the
