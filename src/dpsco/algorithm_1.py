@@ -13,6 +13,8 @@ minimiser and n_t the noise on the prefix sum of round t over (B beta), nabla_t 
     y_T = r(q) x_0 + sum_t v_t(q) n_t.
 
 The workload mechanism and the response planner use r and v. Projections are not part of that model.
+The unaccelerated variant is line 7 alone, x_{t+1} = y_{t+1}: r(q) = (1 - q)^T, v_t(q) = -(1 - q)^(T-1-t) / eta_t. Here
+its name is the z-step "none".
 """
 
 from __future__ import annotations
@@ -25,10 +27,13 @@ from numpy.typing import ArrayLike
 
 from dpsco.query import Array
 
-__all__ = ["Z_STEPS", "Response", "Step", "eta", "response", "tau", "update"]
+__all__ = ["NO_Z", "Z_STEPS", "Response", "Step", "eta", "response", "tau", "update"]
 
 Z_STEPS = {"listed": 1.0, "halved": 2.0}
 """c by name: "listed" moves z by eta_t / beta as Algorithm 1 is printed, "halved" by half of it as its proof does."""
+
+NO_Z = "none"
+"""The unaccelerated variant, in place of a z-step."""
 
 
 def eta(t: int) -> float:
@@ -112,8 +117,8 @@ def response(ratios: ArrayLike, rounds: int, z_step: str = "halved") -> Response
         q for each direction.
     rounds : int
         Number of rounds T.
-    z_step : {"halved", "listed"}
-        Name of c.
+    z_step : {"halved", "listed", "none"}
+        Name of c; "none" for the unaccelerated variant.
 
     Returns
     -------
@@ -125,6 +130,9 @@ def response(ratios: ArrayLike, rounds: int, z_step: str = "halved") -> Response
     (0.0, -1.0)
     """
     q = np.atleast_1d(np.asarray(ratios, dtype=np.float64))
+    if z_step == NO_Z:
+        kept = (1.0 - q)[:, None] ** np.arange(rounds - 1.0, -1.0, -1.0)
+        return Response(decay=(1.0 - q) ** rounds, gains=-kept / np.arange(1.0, rounds + 1.0))
     gains = np.empty((rounds, q.size))  # one row per round, so the loop writes contiguously
     in_y, in_z = np.ones_like(q), np.zeros_like(q)  # derivatives of y_T in y_{t+1} and in z_{t+1}
     in_x = in_y

@@ -42,7 +42,7 @@ def budget(epsilon: float = 1.0, delta: float = 1e-6, **options: object) -> dpsc
 
 
 def simulate(h: np.ndarray, beta: float, c: float, x0: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Algorithm 1 on 1/2 sum h x^2 with ``noise[t]`` on the prefix sum of round t; y_T and all u_t."""
+    """Algorithm 1 on 1/2 sum h x^2 with ``noise[t]`` on prefix sum t; y_T and all u_t. c = 0: its variant."""
     x = z = x0
     before = np.zeros_like(x0)
     asked = []
@@ -50,16 +50,16 @@ def simulate(h: np.ndarray, beta: float, c: float, x0: np.ndarray, noise: np.nda
         eta = t + 1
         asked.append(eta * x - t * before)
         gradient = h * x + n_t / eta
-        z = z - eta / (c * beta) * gradient
+        z = z - eta / (c * beta) * gradient if c else z
         y = x - gradient / beta
-        tau = 2 / (t + 3)
+        tau = 2 / (t + 3) if c else 0.0
         x, before = (1 - tau) * y + tau * z, x
     return y, np.array(asked)
 
 
-@pytest.mark.parametrize("z_step", ["halved", "listed"])
-def test_curves_are_what_algorithm_1_does_on_a_quadratic(z_step: str) -> None:
-    T, beta, c = 24, 2.0, 1.0 if z_step == "listed" else 2.0
+@pytest.mark.parametrize("z_step", ["halved", "listed", "none"])
+def test_curves_are_what_algorithm_1_and_its_variant_do_on_a_quadratic(z_step: str) -> None:
+    T, beta, c = 24, 2.0, {"listed": 1.0, "halved": 2.0, "none": 0.0}[z_step]
     h = np.array([1e-4, 0.02, 0.3, 1.9])
     found = interpolated(h / beta, *response_curves(T, z_step))
     start, walk_u = simulate(h, beta, c, np.ones(4), np.zeros((T, 4)))
@@ -118,6 +118,20 @@ def test_predicted_excess_is_measured_on_noisy_quadratics() -> None:
     table, betas = response_curves(T, "halved"), np.array([beta])
     (found,) = excess(population, table, betas, batch_size=B, clips=[(spread, 0.0)], noise_share=1.0)
     assert found.total[0, 0] == pytest.approx(np.mean(measured), rel=0.25)
+
+
+def test_the_variant_is_planned_where_many_rounds_meet_few_rows() -> None:
+    few = {"n": 4096, "budget": budget()}
+    made, ours = (plan(problem(p=5), **few, rounds=256, method=name) for name in (None, "accelerated-srgd"))
+    assert (made.method.name, ours.method.name) == ("unaccelerated-srgd", "accelerated-srgd")
+    assert made.predicted_excess < 0.9 * ours.predicted_excess
+    assert "unaccelerated variant has less predicted excess" in made.explain()
+    assert predict(made) == made.prediction
+    assert dpsco.Plan.from_json(made.to_json()) == made
+    for given in ({"rounds": 16}, {"rounds": 256, "mechanism": "sqrt"}):
+        assert plan(problem(p=5), **few, **given).method.name == ours.method.name
+    assert plan(problem(), n=200_000, budget=budget(), rounds=64).method.name == ours.method.name
+    assert plan(problem(p=5), **few, rounds=256, memory=700.0).method.mechanism == "blt"
 
 
 def test_populations_respect_the_public_bounds() -> None:

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         ]
         return _federations(plans, args)
     plan = planned(args, loss, width, args.rows, args.survey, solver=args.solver, **options)
-    predicted = plan.prediction is not None and isinstance(plan.method, dpsco.AcceleratedSRGD)
+    predicted = plan.prediction is not None and plan.rule == "response"
     gains = _doublings(plan, args) if predicted else {}
     table = method_costs(plan)
     if args.json:
@@ -155,7 +155,7 @@ def _doublings(plan: Any, args: argparse.Namespace) -> dict[str, float]:
     """Return the predicted excess with twice the rows, epsilon or rounds; everything else is planned again."""
     from dpsco.planning.response_planner import response_plan
 
-    options = {"memory": args.memory, "mechanism": args.mechanism}
+    options = {"memory": args.memory, "mechanism": args.mechanism, "variant": args.mechanism is None}
     problem, n, budget = plan.problem, plan.n, plan.budget
     rounds = None if args.rounds is None else int(args.rounds)
     again = {"n": response_plan(problem, 2 * n, budget, rounds=rounds, **options)}

@@ -52,8 +52,9 @@ def plan(
     budget : Budget
         The guarantee.
     method : str, optional
-        Name of the method, ``"accelerated-srgd"`` unless given. Any other gets its own formulas: the clip is the
-        Lipschitz constant.
+        Name of the method. ``"accelerated-srgd"`` unless given, or its unaccelerated variant where rule ``"response"``
+        predicts less excess for it (many rounds, few rows). Any other gets its own formulas: the clip is the Lipschitz
+        constant.
     rule : {"response", "theorem-1", "theorem-2"}, optional
         How the hyperparameters of ``"accelerated-srgd"`` are chosen. ``"response"``, the default: least predicted
         excess (response_planner.py). ``"theorem-1"``, ``"theorem-2"``: the paper's settings to the letter
@@ -101,6 +102,7 @@ def plan(
         )
     if passes is None and free and rounds is None and geometry is None and survey not in WANTED:
         return least_excess(plan(problem, n=n, budget=budget, survey=survey), problem)
+    variant = method is None and mechanism is None
     method = one_of("method", method or _OURS, METHODS)
     one_of("survey", survey, SURVEYS)
     if geometry is not None or survey in WANTED:
@@ -115,7 +117,8 @@ def plan(
             surveyed = surveyed_plan(problem, n, budget, rounds=rounds, survey=survey)
             if surveyed is not None:
                 return surveyed
-        return response_plan(problem, n, budget, rounds=rounds, memory=memory, mechanism=mechanism)
+        given = {"memory": memory, "mechanism": mechanism}
+        return response_plan(problem, n, budget, rounds=rounds, variant=variant, **given)  # type: ignore[arg-type]
     if memory is not None:
         raise InvalidArgument(f"memory= belongs to rule='response'; rule={rule!r} follows the paper.")
     settings = (theorem_1 if rule == "theorem-1" else theorem_2)(problem, n, budget, rounds=rounds)

@@ -1,4 +1,4 @@
-"""Tables of the linear response of Algorithm 1 (algorithm_1.py), by curvature ratio.
+"""Tables of the linear response of Algorithm 1 and its unaccelerated variant (algorithm_1.py), by curvature ratio.
 
 For a direction of curvature ratio q = h / beta, T rounds of B rows leave in y_T
 
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsco.algorithm_1 import eta, response, update
+from dpsco.algorithm_1 import NO_Z, eta, response, update
 from dpsco.query import Array
 from dpsco.release.mechanisms.protocol import Mechanism
 from dpsco.release.mechanisms.toeplitz import SquareRoot
@@ -88,7 +88,7 @@ def mechanism_noise(mechanism: Mechanism, z_step: str) -> Array:
         )
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _motions(z_step: str) -> tuple[Array, Array, Array]:
     """``drift``, ``motion`` and ``shake`` for every horizon up to LONGEST, shape (LONGEST, ratios).
 
@@ -112,7 +112,11 @@ def _asked(q: Array, inputs: Array, z_step: str, start: float = 0.0) -> Array:
     squares = np.empty((rounds, len(q)))
     for t in range(rounds):
         squares[t] = np.sum((eta(t) * x - eta(t - 1) * before) ** 2, axis=1)
-        after = update(t, x, z, q[:, None] * x + inputs[t] / eta(t), beta=1.0, z_step=z_step)
-        x, z, before = np.clip(after.x, -_HUGE, _HUGE), after.z, x
+        nabla, before = q[:, None] * x + inputs[t] / eta(t), x
+        if z_step == NO_Z:
+            x = np.clip(x - nabla, -_HUGE, _HUGE)
+            continue
+        after = update(t, x, z, nabla, beta=1.0, z_step=z_step)
+        x, z = np.clip(after.x, -_HUGE, _HUGE), after.z
     means = np.minimum(np.cumsum(squares, axis=0) / np.arange(1.0, rounds + 1)[:, None], _HUGE)
     return np.array([np.exp(np.interp(_PLACES, np.log(q), np.log(row + 1e-300))) for row in means])

@@ -15,7 +15,9 @@ that costs a small share of F(0) - F*.
 The data's population is unknown. The rule picks the T, beta, z-step and clip of least mean log regret: the excess
 in a population over the best excess in that population, averaged over the populations. A little is added per doubling
 of T, because rounds cost. Public numbers alone decide. Where the unknown curvature costs much, which is at few rounds,
-the plan is adaptive (methods/adaptive_beta.py).
+the plan is adaptive (methods/adaptive_beta.py). From ``VARIANT_FROM`` rounds on the unaccelerated variant competes: it
+amplifies less noise, but its rounds shorten flat directions less. Tuned to a population it wins from 64 rounds on; the
+mean over the populations prefers it at few rows and many rounds alone.
 
 Cost: about 0.1 s the first time (the curves are kept), a few hundredths afterwards, plus the fit of the mechanism.
 """
@@ -29,18 +31,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsco.accounting.budget import Budget
-from dpsco.algorithm_1 import Z_STEPS
+from dpsco.algorithm_1 import NO_Z, Z_STEPS
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
-from dpsco.methods import AcceleratedSRGD
+from dpsco.methods import AcceleratedSRGD, Method, UnacceleratedSRGD
 from dpsco.planning.plan import Plan
 from dpsco.planning.prediction import Prediction
 from dpsco.planning.response_curves import ResponseCurves, interpolated, mechanism_noise, response_curves
 from dpsco.planning.spectrum_priors import Populations, loss_scale, populations
 from dpsco.problem import Problem
 from dpsco.query import Array
+from dpsco.release.calibration import Uneven
 from dpsco.release.mechanisms import MECHANISMS
 
-__all__ = ["Excess", "excess", "predict", "response_plan", "state_bytes"]
+__all__ = ["VARIANT_FROM", "Excess", "excess", "predict", "response_plan", "state_bytes"]
 
 HORIZONS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MOST_ROUNDS = 4096
@@ -52,6 +55,9 @@ CLIPS = ((1.0, 0.0), (0.85, 0.0007), (0.7, 0.002))
 
 LISTED_UP_TO = 64
 """Rounds up to which the listed z-step is considered: with more of them it only amplifies noise."""
+
+VARIANT_FROM, VARIANT_GAIN = 32, 0.05
+"""Rounds from which the unaccelerated variant is considered, and by how much log excess it must win."""
 
 ROUND_COST = 0.03
 """Log excess that half the rounds may cost."""
@@ -129,15 +135,26 @@ def response_plan(
     rounds: int | None = None,
     memory: float | None = None,
     mechanism: str | None = None,
+    variant: bool = False,
 ) -> Plan:
-    """Return the plan of least mean log regret over the populations of ``problem``."""
+    """Return the plan of least mean log regret over the populations of ``problem``.
+
+    Parameters
+    ----------
+    problem, n, budget, rounds, memory, mechanism
+        As in ``dpsco.plan``.
+    variant : bool
+        Whether the unaccelerated variant competes, with square-root noise unless memory is short.
+    """
     population, scale = populations(problem), loss_scale(problem)
     top = scale.curvature * problem.row_norm**2
     reach = min(problem.lipschitz, scale.slope * problem.row_norm)
     betas = top * BETAS
     choices = []
     for T, name in _horizons(problem, n, rounds, memory, mechanism):
-        for z_step in Z_STEPS if T <= LISTED_UP_TO else ("halved",):
+        steps = [*(Z_STEPS if T <= LISTED_UP_TO else ("halved",)), *([NO_Z] if variant and T >= VARIANT_FROM else [])]
+        for z_step in steps:
+            made_for = "sqrt" if (z_step, name) == (NO_Z, "workload") else name  # "workload" is made for Algorithm 1
             clips = CLIPS if budget.private else CLIPS[:1]
             found = excess(
                 population,
@@ -145,30 +162,31 @@ def response_plan(
                 betas,
                 batch_size=n // T,
                 clips=[(_spread(budget, share * reach, n // T), cost) for share, cost in clips],
-                noise_share=_noise_share(name, T),
+                noise_share=_noise_share(made_for, T),
             )
             for (share, _), each in zip(clips, found, strict=True):
-                choices.append((T, z_step, name, share * reach, np.log(each.total)))
+                choices.append((T, z_step, made_for, share * reach, np.log(each.total)))
     logs = np.array([choice[-1] for choice in choices])  # (choices, betas, populations)
     horizons = np.array([choice[0] for choice in choices])
-    regret = np.mean(logs - np.min(logs, axis=(0, 1)), axis=2) + ROUND_COST * np.log2(horizons)[:, None]
+    plain = np.array([choice[1] == NO_Z for choice in choices])
+    cost = ROUND_COST * np.log2(horizons) + VARIANT_GAIN * plain
+    regret = np.mean(logs - np.min(logs, axis=(0, 1)), axis=2) + cost[:, None]
     best, at_beta = np.unravel_index(int(np.argmin(regret)), regret.shape)
-    same = np.flatnonzero(horizons == horizons[best])
+    T, z_step = choices[best][:2]
+    same = np.flatnonzero((horizons == T) & ~plain)
     unknown = float(np.mean(logs[best, at_beta] - np.min(logs[same], axis=(0, 1))))
-    adaptive = unknown > ADAPT_FROM and choices[best][0] > 2
+    adaptive = unknown > ADAPT_FROM and T > 2 and z_step != NO_Z
     if adaptive:  # the first step alone has this beta; afterwards the shorter z-steps would only hold the run back
-        listed = np.array([i for i in same if choices[i][1] == "listed"] or same)
+        listed = np.array([i for i in same if choices[i][1] == ("listed" if T <= LISTED_UP_TO else "halved")])
         inner, at_beta = np.unravel_index(int(np.argmin(regret[listed])), regret[listed].shape)
         best = listed[inner]
     T, z_step, name, clip, _ = choices[best]
-    method = AcceleratedSRGD(
-        rounds=T,
-        beta=_rounded(float(betas[at_beta])),
-        clip=_rounded(clip) if budget.private else math.inf,
-        z_step=z_step,
-        mechanism=name,
-        adaptive=adaptive,
+    beta, clip = _rounded(float(betas[at_beta])), _rounded(clip) if budget.private else math.inf
+    method: Method = AcceleratedSRGD(
+        rounds=T, beta=beta, clip=clip, z_step="halved" if z_step == NO_Z else z_step, mechanism=name, adaptive=adaptive
     )
+    if z_step == NO_Z:
+        method = UnacceleratedSRGD(rounds=T, beta=beta, clip=clip, mechanism=name)
     plan = Plan(problem, n, budget, method, rule="response")
     return plan.predicting(predict(plan))
 
@@ -179,12 +197,17 @@ def predict(plan: Plan) -> Prediction:
     reach = min(plan.problem.lipschitz, scale.slope * plan.problem.row_norm)
     sizes, costs = np.array(CLIPS[::-1]).T
     method, schedule = plan.method, plan.schedule
-    if not isinstance(method, AcceleratedSRGD):
-        raise InvalidArgument(f"Only method='accelerated-srgd' has a predicted excess, got method={method.name!r}.")
-    beta = schedule.settings["beta"]
-    table = response_curves(method.rounds, method.z_step)
-    table = table._replace(noise=mechanism_noise(schedule.mechanism, method.z_step))
-    betas = np.array([beta]) if not method.adaptive else beta * 2.0 ** -np.arange(0, 6.5, 0.5)
+    if not isinstance(method, (AcceleratedSRGD, UnacceleratedSRGD)) or isinstance(schedule.calibration, Uneven):
+        raise InvalidArgument(
+            "Only method='accelerated-srgd' and 'unaccelerated-srgd' with one clip for all rounds have a predicted "
+            f"excess, got method={method.name!r}."
+        )
+    beta, z_step, adaptive = schedule.settings["beta"], NO_Z, False
+    if isinstance(method, AcceleratedSRGD):
+        z_step, adaptive = method.z_step, method.adaptive
+    table = response_curves(method.rounds, z_step)
+    table = table._replace(noise=mechanism_noise(schedule.mechanism, z_step))
+    betas = np.array([beta]) if not adaptive else beta * 2.0 ** -np.arange(0, 6.5, 0.5)
     cost = float(np.interp(min(plan.clip / reach, 1.0), sizes, costs))
     (found,) = excess(
         population,
