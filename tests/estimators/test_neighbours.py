@@ -73,6 +73,7 @@ COMMON = {"epsilon": 1.0, "delta": 1e-5, "rounds": T, "random_state": 7, "invali
 ESTIMATORS = {
     "logistic": (PrivateLogisticRegression(**COMMON, classes=[0, 1]), Y),
     "softmax": (PrivateLogisticRegression(**COMMON, classes=[0, 1, 2]), RNG.integers(0, 3, N)),
+    "weighted": (PrivateLogisticRegression(**COMMON, classes=[0, 1], class_weight={0: 0.1}), Y),
     "svc": (PrivateLinearSVC(**COMMON, classes=[0, 1]), Y),
     "huber": (PrivateLinearRegression(**COMMON, label_bound=2.0), 3 * X[:, 0]),
     "squared": (PrivateLinearRegression(**COMMON, label_bound=2.0, loss="squared"), 3 * X[:, 0]),

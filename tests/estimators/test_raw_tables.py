@@ -227,11 +227,37 @@ def test_class_weights_are_public_and_move_the_threshold() -> None:
     assert weighted > plain + 0.2
     assert weighted == same
     assert "usable" not in str(model.privacy_)
-    pushed = dpsco.PrivateLogisticRegression(**PUBLIC, n=N, class_weight={"yes": 6.0}).partial_fit(X[:500], train[:500])
-    assert "_coins" not in pickle.loads(pickle.dumps(pushed)).__dict__  # noqa: S301 - our own bytes
     for wrong, words in (("balanced", "read off the rows"), ({"perhaps": 1}, "perhaps"), ({"no": -1}, "class_weight")):
         with pytest.raises(dpsco.InvalidArgument, match=words):
             fitted(class_weight=wrong)
+
+
+@pytest.mark.parametrize("path", ["dense", "sparse", "pushed", "chunks", "objective-perturbation", "no survey"])
+def test_every_path_fits_the_weighted_loss(path) -> None:
+    from scipy.sparse import csr_matrix
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(5)
+    a = rng.uniform(-1, 1, (20_000, 2))
+    y = (a @ [3.0, -1.0] - 1.5 + rng.logistic(size=len(a)) > 0).astype(int)
+    expected = LogisticRegression(C=1e6, class_weight={0: 1, 1: 8}).fit(a, y)
+    model = dpsco.PrivateLogisticRegression(
+        epsilon=20.0, delta=1e-6, feature_norm=2**0.5, classes=[0, 1], class_weight={1: 8.0}, n=len(a), random_state=0,
+        solver="objective-perturbation" if path == "objective-perturbation" else "one-pass",
+        survey="none" if path == "no survey" else "auto", rounds=24 if path == "no survey" else None,
+        invalid_rows="zero",
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpsco.PrivacyLeakWarning)
+        if path == "pushed":
+            for start in range(0, len(a), 5_000):
+                model.partial_fit(a[start : start + 5_000], y[start : start + 5_000])
+        elif path == "chunks":
+            model.fit((a[i : i + 5_000], y[i : i + 5_000]) for i in range(0, len(a), 5_000))
+        else:
+            model.fit(csr_matrix(a) if path == "sparse" else a, y)
+    differ = np.abs(np.append(model.coef_ - expected.coef_, model.intercept_ - expected.intercept_))
+    assert differ.max() < (0.8 if path == "no survey" else 0.3)  # without weights the intercept is off by 2
 
 
 def fitted_on(labels, **arguments):

@@ -238,7 +238,9 @@ class CompiledOracle:
 
         kind = CUSTOM if self.slope is not None else KINDS[self.loss.kind]
         parameter = getattr(self.loss, "label_bound", getattr(self.loss, "width", 0.0))
-        return ask_of(query, width, single, kind=kind, parameter=parameter, intercept=self.intercept)
+        shares = () if self.slope is not None else getattr(self.loss, "weights", ())
+        given: dict[str, Any] = {"kind": kind, "parameter": parameter, "intercept": self.intercept, "shares": shares}
+        return ask_of(query, width, single, **given)
 
     def _load(self, kernel: _Kernel, nothing: Any) -> None:
         """Load or compile a kernel by a call without rows, once per process; log a message if it takes long."""

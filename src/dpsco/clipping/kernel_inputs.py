@@ -16,7 +16,16 @@ _FLOAT32_RANGE = 2.0**60
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
-def ask_of(query: Query, width: int, single: bool, *, kind: int, parameter: float, intercept: bool) -> Array:
+def ask_of(
+    query: Query,
+    width: int,
+    single: bool,
+    *,
+    kind: int,
+    parameter: float,
+    intercept: bool,
+    shares: tuple[float, ...] = (),
+) -> Array:
     """Encode the query for kernels (``Ask`` in kernels/slopes.py), with margins for float32 (``single``) or float64."""
     from dpsco.clipping.kernels.slopes import LEAST_FACTOR, Ask
 
@@ -25,7 +34,8 @@ def ask_of(query: Query, width: int, single: bool, *, kind: int, parameter: floa
     low, high = (2.0**-70, 2.0**100) if single else (1e-250, 1e250)
     clip, least = float(query.clip), 2.0**-100 if single else LEAST_FACTOR
     facts = kind, float(parameter), intercept, weight_0, weight_1
-    return np.array(Ask(*facts, clip, clip * (1.0 - margin), query.grid, low, high, least, single))
+    limits = clip, clip * (1.0 - margin), query.grid, low, high, least
+    return np.array(Ask(*facts, *limits, single, *(shares or (1.0, 1.0))))
 
 
 def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:

@@ -77,7 +77,8 @@ class SoftmaxOracle:
                 scores, square = scores + points[width], square + 1.0
         ask = ask_of(query, width + self.loss.outputs, a.itemsize == 4, kind=CUSTOM, parameter=0.0, intercept=False)
         c = np.empty((rows, self.loss.outputs), a.dtype)
-        over = class_factors(ask, scores, square, flat(labels, np.dtype(np.float64)), c, state)
+        shares = np.array(getattr(self.loss, "weights", ()) or np.ones(self.loss.outputs))
+        over = class_factors(ask, scores, square, flat(labels, np.dtype(np.float64)), shares, c, state)
         slow = np.flatnonzero(state == CAREFUL)
         if slow.size:
             a = a.copy()

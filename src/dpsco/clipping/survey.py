@@ -7,7 +7,8 @@ A row d with features f and label y gives, with a = (f / F shortened to norm 1, 
 moment(a) is the upper triangle of a a' with off-diagonals times sqrt 2 (or some of its entries, kind "diagonal"): its
 Euclidean norm is the Frobenius norm ||a||^2. s is the derivative of the loss in the scores at scores of 0. health is
 (usable, shortened, one-hot class), and (usable, shortened, ||s||^2 / G^2) for a regression. A row that is not finite or
-has no valid label gives 0.
+has no valid label gives 0. Where classes have public weights w <= 1, a and s are multiplied by sqrt(w) and health by w,
+so that v(d) is w times what it is without them; none becomes longer, so the statement below covers it.
 
 Statement
     zero-out       ||v(d)||         <= rho^2 sqrt(1 + kappa^2 + 3 theta^2)
@@ -116,7 +117,7 @@ def joint_parts(loss: Loss, moment: Moment, features: NDArray[Any], labels: NDAr
     unusable |= ~loss.valid(y)
     y[unusable] = 0
     rows[unusable] = 0.0
-    slopes = LinearOracle(loss).slopes(np.zeros((len(y), moment.outputs)), y)
+    slopes = LinearOracle(loss.unweighted()).slopes(np.zeros((len(y), moment.outputs)), y)
     norms = row_norms(slopes)
     unusable |= ~(norms <= LARGEST_NORM)
     rows[unusable], slopes[unusable], norms[unusable] = 0.0, 0.0, 0.0
@@ -129,6 +130,10 @@ def joint_parts(loss: Loss, moment: Moment, features: NDArray[Any], labels: NDAr
         health[np.flatnonzero(usable), 2 + y[usable].astype(np.int64)] = 1.0
     else:
         health[:, 2] = np.minimum(norms / moment.slope, 1.0) ** 2
+    weights = loss.class_weights(y)
+    if weights is not None:
+        root = np.sqrt(weights)[:, None]
+        rows, slopes, health = rows * root, slopes * root, health * weights[:, None]
     return JointParts(rows, slopes, health, unusable)
 
 

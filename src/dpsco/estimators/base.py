@@ -85,10 +85,6 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         """Loss, numbers it can take (NaN for a zero row), and what about them was read off private rows."""
         raise NotImplementedError
 
-    def _weighted(self, targets: Array, random: np.random.Generator) -> Array:
-        """Return the targets, NaN where the public weight of a row's class leaves it out."""
-        return targets
-
     def _keep(self, model: Model) -> None:
         """Set ``coef_`` and ``intercept_``."""
         raise NotImplementedError
@@ -126,7 +122,6 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         planned = self._plan(loss, len(targets) if self.n is None else self.n, solver=self.solver)
         start = self._start(planned)
         key, random = self._randomness()
-        targets = self._weighted(targets, random)
         order = random.permutation(len(targets)) if self.shuffle else np.arange(len(targets))
         cap = self._cap(unit)
         if cap is not None:
@@ -154,13 +149,13 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         rows, y = self._validated(X, y, first=True)
         loss, targets, leaks = self._targets(y, whole=False)
         planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
-        start, (key, random) = self._start(planned), self._randomness()
+        start, (key, _) = self._start(planned), self._randomness()
 
         def encoded() -> Iterator[Any]:
-            yield self._in_ball(rows), self._weighted(targets, random)
+            yield self._in_ball(rows), targets
             for X, y in coming:
                 more, labels = self._validated(X, y, first=False)
-                yield self._in_ball(more), self._weighted(self._targets(labels, whole=False)[1], random)
+                yield self._in_ball(more), self._targets(labels, whole=False)[1]
 
         facts, sparse = self._facts(None, leaks, upstream), is_sparse(rows[:1])
         given = stream(encoded(), dtype=str(rows[:1].dtype), sparse=sparse)
@@ -202,7 +197,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         X, y = self._validated(X, y, first=first)
         loss, targets, leaks = self._targets(y, whole=False)
         if first:
-            key, self._coins = self._randomness()
+            key, _ = self._randomness()
             self._units = self._cap(unit)
             planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
             facts, start = self._facts(self._units, leaks, upstream), self._start(planned)
@@ -212,7 +207,6 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
                 run.charge(account)
             self._run = run
         self._run.check_room(len(targets))
-        targets = self._weighted(targets, self._coins)
         if self._units is not None:
             targets[~self._units.counted(checked_ids(unit, len(targets)))] = np.nan
         self._run.push(self._in_ball(X), targets, within=True)
@@ -349,7 +343,6 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         """Return the model, not a run in progress: that holds rows and the noise key."""
         state = dict(super().__getstate__())
         state.pop("_units", None)
-        state.pop("_coins", None)
         if state.get("_run") is not None:
             state["_run"] = "not pickled"
         return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
     classes: Sequence[Any] | None
     class_weight: Mapping[Any, float] | None
 
-    def _loss(self, classes: int) -> Loss:
+    def _loss(self, classes: int) -> Logistic | Softmax | SmoothedHinge:
         raise NotImplementedError
 
     def _targets(self, y: Any, *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
@@ -39,16 +40,11 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
             if stated is None:
                 stated, earlier = self.__dict__.get("classes_"), self.__dict__.get("_inferred", False)
         known, inferred = declared_classes(stated, y if whole else None)
-        loss, codes = self._loss(len(known)), class_codes(y, known, unknown=self.invalid_rows)
+        weights = class_shares(self.class_weight, known)
+        loss = dataclasses.replace(self._loss(len(known)), weights=weights)
+        codes = class_codes(y, known, unknown=self.invalid_rows)
         self.classes_, self._inferred = known, inferred or earlier
         return loss, codes, ("the set of labels was read off the rows",) if self._inferred else ()
-
-    def _weighted(self, targets: Array, random: np.random.Generator) -> Array:
-        shares = class_shares(self.class_weight, self.classes_)
-        if shares is not None:
-            chance = np.append(shares, 0.0)[np.where(np.isnan(targets), -1, targets).astype(np.int64)]
-            targets[random.random(len(targets)) >= chance] = np.nan
-        return targets
 
     def _keep(self, model: Model) -> None:
         self.coef_ = np.atleast_2d(model.coef) / self._norm
@@ -114,8 +110,8 @@ class PrivateLogisticRegression(_PrivateClassifier):
     n_features : int, optional
         Features per row, if X is a list of rows: a list does not state it.
     class_weight : mapping of labels to numbers, optional
-        Public weights. A row counts with a probability of its class's weight over the largest one, by a coin of its
-        own, so the expected loss is the weighted one; other rows are zero rows. Labels without a weight have 1.
+        Public weights. The loss of a row is multiplied by its class's weight over the largest one before its
+        contribution is clipped, so no row counts for more than one. Labels without a weight have 1.
     penalty : float
         Ridge: the model minimises the mean loss plus penalty / 2 ||coef||^2, to second order around the released model.
         It costs no privacy and needs a survey. ``standard_errors_`` are those of the model without it.
@@ -203,7 +199,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         self.account = account
         self.random_state = random_state
 
-    def _loss(self, classes: int) -> Loss:
+    def _loss(self, classes: int) -> Logistic | Softmax:
         return Logistic() if classes == 2 else Softmax(classes)
 
     def predict_proba(self, X: Any) -> Array:
@@ -289,7 +285,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         self.account = account
         self.random_state = random_state
 
-    def _loss(self, classes: int) -> Loss:
+    def _loss(self, classes: int) -> SmoothedHinge:
         if classes > 2:
             raise InvalidArgument(
                 "Only binary classification is supported. The type of the target is multiclass: use "

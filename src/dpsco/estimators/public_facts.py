@@ -51,10 +51,10 @@ def declared_classes(classes: Sequence[Any] | None, labels: Any) -> tuple[NDArra
     return known, True
 
 
-def class_shares(weights: Any, classes: NDArray[Any]) -> NDArray[np.float64] | None:
-    """Return how often a row of each class counts: its public weight over the largest; None if all count alike."""
+def class_shares(weights: Any, classes: NDArray[Any]) -> tuple[float, ...]:
+    """Return the public weight of each class over the largest one; nothing if all count alike."""
     if weights is None:
-        return None
+        return ()
     if isinstance(weights, str) or not isinstance(weights, Mapping):
         raise InvalidArgument(
             f"Expected class_weight={weights!r} to be a mapping from labels to public weights. 'balanced' would be "
@@ -64,8 +64,8 @@ def class_shares(weights: Any, classes: NDArray[Any]) -> NDArray[np.float64] | N
     names = [label_text(label) for label in classes.tolist()]
     if unknown := sorted(set(stated) - set(names)):
         raise InvalidArgument(f"class_weight has labels that are not among the classes: {', '.join(unknown)}.")
-    found = np.array([stated.get(name, 1.0) for name in names])
-    return np.asarray(found / found.max())
+    found = [stated.get(name, 1.0) for name in names]
+    return tuple(each / max(found) for each in found) if min(found) < max(found) else ()
 
 
 def class_codes(labels: Any, classes: NDArray[Any], *, unknown: str) -> NDArray[np.float64]:

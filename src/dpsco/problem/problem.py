@@ -128,6 +128,8 @@ def _to_dict(part: Loss | Domain) -> dict[str, Any]:
     fields: dict[str, Any] = {"kind": part.kind}
     for field in dataclasses.fields(part):  # type: ignore[arg-type]
         value = getattr(part, field.name)
+        if field.name == "weights" and not value:  # most losses have none
+            continue
         fields[field.name] = [_to_dict(p) for p in value] if field.name == "parts" else jsonable(value)
     return fields
 

@@ -58,7 +58,7 @@ class Facts:
     upstream : bool
         Whether steps that the run does not know of may have made the rows: the report then asks about them.
     weighted : bool
-        Whether rows count with a probability that the public weight of their class gives; others are zero rows.
+        Whether classes have public weights: the survey then counts rows by them.
     started : bool
         Whether the run begins with an earlier model: what that model spent on these rows is not in this guarantee.
     """
@@ -213,7 +213,7 @@ def _of_geometry(source: str) -> tuple[str, ...]:
 
 
 def _doubts(second: SecondStage, facts: Facts) -> tuple[str, ...]:
-    """Return what the survey's health says. Rows that weights left out are not usable, and need no check."""
+    """Return what the survey's health says. It counts rows by their weights, so a share below 1 needs no check."""
     words = second.health.in_words()
     return tuple(f"CHECK: {text}" for text in words if not (facts.weighted and "were usable" in text))
 

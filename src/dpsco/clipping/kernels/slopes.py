@@ -75,6 +75,9 @@ class Ask(NamedTuple):
     """Smaller factors lose digits in the type of the rows."""
     single: bool
     """Whether scores are sums of float32."""
+    share_0: float
+    share_1: float
+    """Public weights of the classes 0 and 1; 1 for every other loss."""
 
 
 class Tile(NamedTuple):
@@ -157,9 +160,16 @@ def allowed(ask: Any, label: float) -> bool:
 
 
 @njit(**INNER)
+def share(ask: Any, label: float) -> float:
+    """Return the weight of the class of a row."""
+    return ask.share_1 if label == 1.0 else ask.share_0
+
+
+@njit(**INNER)
 def as_ask(f: Any) -> Ask:
     """Build an ``Ask`` from an array of its fields: numba is slow to type a tuple on every call."""
-    return Ask(int(f[0]), f[1], f[2] != 0.0, f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], f[11] != 0.0)
+    single = f[11] != 0.0
+    return Ask(int(f[0]), f[1], f[2] != 0.0, f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10], single, f[12], f[13])
 
 
 @njit(**OPTIONS)
@@ -186,7 +196,7 @@ def factors(ask: Any, tile: Any, labels: Any, first: int, count: int) -> tuple[i
     slopes(ask, scores, TILE, labels, first, count, norm)
     # Short loops over few arrays, which LLVM vectorises; the order of the tests does not matter.
     for i in range(count):
-        factor = ask.weight_0 * c[i] + ask.weight_1 * norm[i]
+        factor = (ask.weight_0 * c[i] + ask.weight_1 * norm[i]) * share(ask, labels[first + i])
         length = math.sqrt(scores[2 * TILE + i])
         norm[i] = abs(factor) * length
         most = ask.target / length
@@ -228,6 +238,7 @@ def careful_factor(
         one[0] = score_1
         slopes(ask, one, 0, labels, row, 1, slope)
         c += ask.weight_1 * slope[0]
+    c *= share(ask, labels[row])
     norm = abs(c) * length
     if not (norm <= LARGEST_NORM) or math.isnan(score_0) or math.isnan(score_1):
         return 0.0, 0, 1

@@ -45,10 +45,10 @@ def squares(rows: Any, width: int, out: Any) -> None:
 
 
 @njit(**OPTIONS)
-def class_factors(asked: Any, scores: Any, square: Any, labels: Any, c: Any, state: Any) -> int:
+def class_factors(asked: Any, scores: Any, square: Any, labels: Any, shares: Any, c: Any, state: Any) -> int:
     """Compute the clipped c and the state (FAST or CAREFUL) of every row from both points' scores (rows x 2K).
 
-    Return the number of clipped rows.
+    ``shares`` are the weights of the classes. Return the number of clipped rows.
     """
     ask, clipped = as_ask(asked), 0
     rows, k = c.shape
@@ -77,7 +77,7 @@ def class_factors(asked: Any, scores: Any, square: Any, labels: Any, c: Any, sta
         size, label = 0.0, int(labels[i])
         for j in range(k):
             hit = 1.0 if j == label else 0.0
-            e[j] = ask.weight_0 * (e[j] / sum_0 - hit) + ask.weight_1 * (e[k + j] / sum_1 - hit)
+            e[j] = shares[label] * (ask.weight_0 * (e[j] / sum_0 - hit) + ask.weight_1 * (e[k + j] / sum_1 - hit))
             size += e[j] * e[j]
         size = math.sqrt(size)
         norm = size * math.sqrt(square[i])
