@@ -301,6 +301,20 @@ MUTANTS = (
             "test_every_client_is_asked_once_and_the_stretches_of_places_are_disjoint",
         ),
     ),
+    Mutant(
+        "a federation that takes second moments under replace",
+        (
+            (
+                "engines/flower/server.py",
+                "if plan.schedule.survey_length and",
+                "if isinstance(plan.method, Surveyed) and",
+            ),
+        ),
+        (
+            "tests/engines/on_flower/test_surveyed.py::"
+            "test_second_moments_under_replace_are_refused_whatever_method_asks_for_them[client]",
+        ),
+    ),
     *ONE_ROW,
 )
 

@@ -82,7 +82,7 @@ class Noted:
             yield node, answer
         place = Hashed().place_of(self.absent, asked.run, asked.places) if self.absent else None
         if self.sends is not None and place is not None and asked.first <= place < asked.last:
-            yield 9, wire.encode_answer(asked, [(self.absent, np.full(asked.length, self.sends))])
+            yield 9, wire.encode_answer(asked, [(self.absent, self.sends + np.zeros(asked.length))])
 
 
 def test_every_client_is_asked_once_and_the_stretches_of_places_are_disjoint() -> None:
@@ -156,14 +156,38 @@ def test_what_a_federation_cannot_survey_is_refused_or_counts_as_nothing() -> No
     plan, (features, labels, ids) = a_plan(), rows()
     with pytest.raises(InvalidArgument, match="roster"):
         serve(a_plan("zero-out"), LocalNodes([]), assignment=Roster({"d1": 0}))
-    for unit in ("client", "example"):
-        with pytest.raises(InvalidArgument, match="cannot check that form"):
-            serve(a_plan("replace"), LocalNodes([]), unit=unit)
     clients = devices(plan, features, labels, ids)
     plain = {name: lambda x, rows=rows: rows(x) for name, rows in clients.items()}  # gradients without a survey
     nodes = Noted(plain)
     assert serve(plan, nodes, key=KEY).health.usable < 0.5
     assert {asked.survey is None for asked in nodes.asked} == {False, True}
+
+
+def statistics(adjacency: str) -> dpsco.Plan:
+    problem = dataclasses.replace(PROBLEM, loss=dpsco.Squared(label_bound=1.0))
+    return dpsco.Plan(problem, N, dpsco.Budget(2.0, 1e-5, adjacency), dpsco.SufficientStatistics())
+
+
+@pytest.mark.parametrize("unit", ["client", "example"])
+def test_second_moments_under_replace_are_refused_whatever_method_asks_for_them(unit: str, tmp_path) -> None:
+    for plan in (a_plan("replace"), statistics("replace")):
+        with pytest.raises(InvalidArgument, match="cannot check that form"):
+            serve(plan, LocalNodes([]), unit=unit, checkpoint=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out"])
+def test_a_hostile_client_moves_sufficient_statistics_by_one_clip(adjacency: str) -> None:
+    plan, (features, labels, ids) = statistics(adjacency), rows()
+    clients, sums = devices(plan, features[:40], labels[:40], ids[:40]), []
+    length = plan.schedule.sum_length
+    for sends in (None, np.eye(length)[1] * 2**30, -np.eye(length)[1] * 2**30):
+        with watching(lambda query, clipped, value: sums.append(clipped.total.copy())):
+            serve(plan, Noted(clients, absent="hostile", sends=sends), key=KEY)
+    noise = plan.schedule.most_noise
+    for pushed in sums[1:]:
+        distance = float(np.linalg.norm(pushed - sums[0]))
+        assert 0.9 * noise.clip < distance <= noise.difference
 
 
 def test_a_node_answers_one_query_per_place() -> None:

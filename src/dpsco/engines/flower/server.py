@@ -266,11 +266,11 @@ def serve(
     rule = assignment or Hashed()
     if isinstance(rule, Roster):
         _check_roster(rule, plan)
-    if isinstance(plan.method, Surveyed) and plan.budget.adjacency == "replace":
+    if plan.schedule.survey_length and plan.budget.adjacency == "replace":
         raise InvalidArgument(
-            "A survey has noise for two contributions of its own form, which are closer than two clips. The server "
-            "checks lengths and cannot check that form. Plan with adjacency='add-remove' or 'zero-out', or with "
-            "survey='none'."
+            "Second moments have noise for two contributions of their own form, which are closer than two clips. The "
+            "server checks lengths and cannot check that form. Plan with adjacency='add-remove' or 'zero-out', or with "
+            "survey='none' and a method that releases gradients."
         )
     store = None if checkpoint is None else CohortStore(Path(checkpoint), plan, unit, rule.digest())
     count = Count(plan) if unit == "client" and key is None and plan.budget.private else None
