@@ -21,8 +21,9 @@ def under(plan: dpsco.Plan, method: Any, **options: Any) -> dpsco.Plan:
     shared = {name: getattr(plan.method, name) for name in ("clip", "rounds", "mechanism", "z_step")}
     if kind is dpsco.SnowballSGD:
         shared.pop("rounds")  # its batches decide unless a test does
-    if kind is dpsco.SufficientStatistics:
+    if kind in (dpsco.SufficientStatistics, dpsco.DPNewton):
         shared.pop("clip")  # its weight decides
+    if kind is dpsco.SufficientStatistics:
         plan = dataclasses.replace(plan, problem=dataclasses.replace(plan.problem, loss=dpsco.Squared(1.0)))
     return dataclasses.replace(plan, method=kind(**{k: v for k, v in shared.items() if k in known} | options))
 

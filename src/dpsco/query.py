@@ -25,6 +25,7 @@ __all__ = [
     "Batch",
     "Chunk",
     "Clipped",
+    "Curvature",
     "Moment",
     "Portion",
     "Query",
@@ -94,6 +95,17 @@ class Moment:
     def omega(self) -> float:
         """The weight kappa rho / G of the gradient at zero."""
         return self.gradient * math.hypot(1.0, self.constant) / self.slope
+
+
+@dataclass(frozen=True)
+class Curvature(Moment):
+    """What a Newton step asks: the same at the query's point, each a a' weighed by the row's curvature there.
+
+    The weight is least + (1 - least) times the second derivative of the loss in the score over its largest value.
+    """
+
+    least: float = 0.0
+    """In [0, 1]: least weight of a row."""
 
 
 @dataclass(frozen=True, eq=False)

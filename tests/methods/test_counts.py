@@ -45,6 +45,7 @@ def result(method, rows, plan=PLAN, **options):
         ("phased-sgd", Counts(N - 1, N - 1, 1)),
         ("objective-perturbation", Counts(10 * N, 10, 10)),
         ("sufficient-statistics", Counts(N, 1, 1)),
+        ("dp-newton", Counts(N * T, T, T)),
     ],
 )
 def test_gradients_steps_and_participation_come_out_as_in_the_table(rows, name, expected) -> None:
@@ -108,6 +109,7 @@ EXPECTED = {
     "localized-accelerated": (False, "clipping", "all iterates"),
     "objective-perturbation": (False, "convexity", "last iterate"),
     "sufficient-statistics": (True, "clipping", "all iterates"),
+    "dp-newton": (False, "clipping", "all iterates"),
 }
 
 

@@ -42,6 +42,7 @@ METHODS = [
     partial(methods.PhasedERM, solver="svrg"),
     partial(methods.PhasedERM, solver="accelerated"),
     partial(methods.PoissonDPSGD, epochs=2.0),
+    methods.DPNewton,
     pytest.param(methods.LocalizedAccelerated, marks=pytest.mark.slow),  # its accountant has many phases to find
 ]
 

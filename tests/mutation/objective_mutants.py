@@ -1,4 +1,4 @@
-"""Seeded bugs of objective perturbation: its noise, its solver, its rows and its accounting."""
+"""Seeded bugs of methods for rows at rest: objective perturbation (noise, solver, rows, accounting), Newton steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from tests.mutation.mutant import Mutant
 
 __all__ = ["OBJECTIVE"]
 
+NEWTON = "tests/methods/test_dp_newton.py"
 METHOD, ACCOUNTING = "tests/methods/test_objective_perturbation.py", "tests/accounting/test_objective.py"
 
 OBJECTIVE = (
@@ -56,5 +57,32 @@ OBJECTIVE = (
             ),
         ),
         (f"{ACCOUNTING}::test_in_one_dimension_no_pair_of_neighbours_is_further_apart",),
+    ),
+    Mutant(
+        "Newton steps paid for once",
+        (("methods/dp_newton.py", "z = math.sqrt(T) / budget.mu_per_record", "z = 1.0 / budget.mu_per_record"),),
+        (f"{NEWTON}::test_t_releases_of_the_same_rows_cost_sqrt_t",),
+    ),
+    Mutant(
+        "slopes of a Newton step not clamped",
+        (
+            (
+                "clipping/survey.py",
+                "scale, _ = clip_scale(norms, moment.slope, moment.outputs)",
+                "scale, _ = clip_scale(norms, moment.slope if point is None else np.inf, moment.outputs)",
+            ),
+        ),
+        (f"{NEWTON}::test_no_row_at_any_point_contributes_more_than_the_bound",),
+    ),
+    Mutant(
+        "the gradient left out of a Newton step's bound",
+        (
+            (
+                "clipping/survey.py",
+                "        clip = square * math.sqrt(1 + kappa**2 + 3 * theta**2)\n        return clip, 2 * clip\n",
+                "        return square, 2 * square\n",
+            ),
+        ),
+        (f"{NEWTON}::test_no_row_at_any_point_contributes_more_than_the_bound",),
     ),
 )

@@ -10,9 +10,14 @@ Euclidean norm is the Frobenius norm ||a||^2. s is the derivative of the loss in
 has no valid label gives 0. Where classes have public weights w <= 1, a and s are multiplied by sqrt(w) and health by w,
 so that v(d) is w times what it is without them; none becomes longer, so the statement below covers it.
 
+A Newton step (``Curvature``, one score per row) asks for s at the query's point instead of 0, clamped to G, and for
+w moment(a): w in [0, 1] is the row's curvature there over the largest that the loss has, moved towards 1 by a public
+share.
+
 Statement
     zero-out       ||v(d)||         <= rho^2 sqrt(1 + kappa^2 + 3 theta^2)
     replace-one    ||v(d) - v(d')|| <= rho^2 sqrt(2 (1 + kappa^2 / 2)^2 + 4 theta^2)      for kappa <= sqrt 2
+                   twice the first bound for ``Curvature``
 Proof
     Packing keeps the Frobenius inner product: <pack(aa'), pack(bb')> = (a.b)^2. Dropping entries shortens distances.
     One row: ||aa'||_F = ||a||^2 <= rho^2; ||omega a s'||_F = omega ||a|| ||s|| <= kappa rho^2; health has at most three
@@ -21,7 +26,7 @@ Proof
     ||a s_a' - b s_b'||_F^2 <= G^2 (2 rho^2 + 2 |t|). Their sum with omega^2 is at most
     2 rho^4 - 2 t^2 + 2 kappa^2 rho^4 + 2 kappa^2 rho^2 |t|, largest at |t| = kappa^2 rho^2 / 2, where it is
     2 rho^4 (1 + kappa^2 / 2)^2. Health differs in at most four entries, each by at most 1. An unusable row is the case
-    b = 0.
+    b = 0. Weights in [0, 1] keep the first bound; two rows with weights of their own break the second.
 Floating point
     a and s are float64 vectors whose exact norms obey the bounds (clipping/bound.py). v is the exact function of them.
     Block sums are off by at most m gamma_{m+8} of the largest ||v|| for blocks of m <= 4096 rows, in any order of
@@ -48,7 +53,7 @@ from dpsco.clipping.sketch import TAU, rank_of, sketched
 from dpsco.errors import InvalidArgument
 from dpsco.parallel import available_threads, in_order, one_blas_thread
 from dpsco.problem.losses import Loss
-from dpsco.query import Array, Batch, Clipped, Moment, Query, chunk_multiple, to_grid
+from dpsco.query import Array, Batch, Clipped, Curvature, Moment, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 
 __all__ = [
@@ -70,7 +75,7 @@ MOMENTS = ("full", "diagonal", "low-rank")
 
 @dataclass(frozen=True)
 class SurveyOracle:
-    """Answers the query of a survey for a loss of linear models."""
+    """Answers the query of a survey, or of a Newton step, for a loss of linear models."""
 
     loss: Loss
     intercept: bool = False
@@ -96,7 +101,8 @@ class SurveyOracle:
                 parts = joint_parts(self.loss, moment, padded(features, size), padded(labels, size))
                 total = to_grid(joint_rows(moment, parts)[:held], query.grid).sum(axis=0)
             else:
-                parts = joint_parts(self.loss, moment, features, labels)
+                point = query.points[0] if isinstance(moment, Curvature) else None
+                parts = joint_parts(self.loss, moment, features, labels, point)
                 total = to_grid(_joint_sum(moment, parts), query.grid)
             return Clipped(total, held, zeroed_rows=int(np.sum(parts.unusable[:held])))
 
@@ -108,16 +114,30 @@ class JointParts(NamedTuple):
     slopes: Array
     health: Array
     unusable: NDArray[np.bool_]
+    curvature: Array | None = None
+    """w of each row, where the moment is weighed."""
 
 
-def joint_parts(loss: Loss, moment: Moment, features: NDArray[Any], labels: NDArray[Any]) -> JointParts:
-    """Return unit rows, slopes within ``moment.slope`` and health; zeros for a row that is not usable."""
+def joint_parts(
+    loss: Loss, moment: Moment, features: NDArray[Any], labels: NDArray[Any], point: Array | None = None
+) -> JointParts:
+    """Return unit rows, slopes within ``moment.slope`` and health; zeros for a row that is not usable.
+
+    With ``point``, slopes are those at its scores, and rows have curvatures.
+    """
     rows, shortened, unusable = unit_rows(features, moment.feature_norm, moment.constant)
     y = np.array(labels)
     unusable |= ~loss.valid(y)
     y[unusable] = 0
     rows[unusable] = 0.0
-    slopes = LinearOracle(loss.unweighted()).slopes(np.zeros((len(y), moment.outputs)), y)
+    plain = loss.unweighted()
+    scores = np.zeros((len(y), moment.outputs)) if point is None else (rows @ point)[:, None]
+    slopes, curvature = LinearOracle(plain).slopes(scores, y), None
+    if point is not None and isinstance(moment, Curvature):
+        curvature = np.clip(plain.curvature(scores[:, 0], y) / plain.smoothness(1.0), 0.0, 1.0)
+        curvature = moment.least + (1.0 - moment.least) * curvature
+        unusable |= ~(curvature <= 1.0)
+        curvature[unusable] = 0.0
     norms = row_norms(slopes)
     unusable |= ~(norms <= LARGEST_NORM)
     rows[unusable], slopes[unusable], norms[unusable] = 0.0, 0.0, 0.0
@@ -134,7 +154,7 @@ def joint_parts(loss: Loss, moment: Moment, features: NDArray[Any], labels: NDAr
     if weights is not None:
         root = np.sqrt(weights)[:, None]
         rows, slopes, health = rows * root, slopes * root, health * weights[:, None]
-    return JointParts(rows, slopes, health, unusable)
+    return JointParts(rows, slopes, health, unusable, curvature)
 
 
 def unit_rows(
@@ -175,6 +195,9 @@ def joint_bounds(moment: Moment) -> tuple[float, float]:
     square = 1 + moment.constant**2
     if moment.kind == "low-rank":
         clip = square * math.sqrt(TAU**2 + kappa**2 + 4 * theta**2)  # the statement of clipping/sketch.py
+        return clip, 2 * clip
+    if isinstance(moment, Curvature):
+        clip = square * math.sqrt(1 + kappa**2 + 3 * theta**2)
         return clip, 2 * clip
     apart = math.sqrt(2 * (1 + kappa**2 / 2) ** 2 + 4 * theta**2)
     return square * math.sqrt(1 + kappa**2 + 3 * theta**2), square * apart
@@ -229,7 +252,7 @@ def unpack(packed: Array, p: int) -> Array:
 
 def joint_rows(moment: Moment, parts: JointParts) -> Array:
     """v(d) of each row, by operations on single numbers, so that no row's place matters: SENSITIVE."""
-    rows, slopes, health, _ = parts
+    rows, slopes, health = parts[:3]
     p = rows.shape[1]
     if moment.kind == "full":
         first, second = _triangle(p)
@@ -253,9 +276,10 @@ def _sketch_parts(moment: Moment, rows: Array, *, rowwise: bool) -> tuple[Array,
 
 def _joint_sum(moment: Moment, parts: JointParts) -> Array:
     """Sum of v(d) over the rows: SENSITIVE."""
-    rows, slopes, health, _ = parts
+    rows, slopes, health = parts[:3]
     if moment.kind == "full":
-        second = pack(rows.T @ rows)
+        weighed = rows if parts.curvature is None else rows * np.sqrt(parts.curvature)[:, None]
+        second = pack(weighed.T @ weighed)
     elif moment.kind == "low-rank":
         b, energy = _sketch_parts(moment, rows, rowwise=False)
         second = np.append((rows.T @ b).ravel(), np.sum(energy))

@@ -18,6 +18,7 @@ from dpsco.methods.accelerated_gd import AcceleratedGD
 from dpsco.methods.accelerated_sgd import AcceleratedSGD
 from dpsco.methods.accelerated_srgd import AcceleratedSRGD
 from dpsco.methods.dp_ftrl import DPFTRL
+from dpsco.methods.dp_newton import DPNewton
 from dpsco.methods.dp_sgd import DPSGD
 from dpsco.methods.dp_sgd_poisson import PoissonDPSGD
 from dpsco.methods.in_geometry import InGeometry
@@ -40,6 +41,7 @@ __all__ = [
     "AcceleratedGD",
     "AcceleratedSGD",
     "AcceleratedSRGD",
+    "DPNewton",
     "InGeometry",
     "LocalizedAccelerated",
     "Method",
@@ -73,6 +75,7 @@ METHODS: dict[str, type[Method]] = {
         LocalizedAccelerated,
         ObjectivePerturbation,
         SufficientStatistics,
+        DPNewton,
     )
 }
 
