@@ -231,7 +231,8 @@ def test_estimators_state_errors_in_the_units_of_the_table():
     chances, middle = model.predict_interval(rows[:20]), model.predict_proba(rows[:20])[:, 1]
     assert np.all((chances[:, 0] < middle) & (middle < chances[:, 1]))
     assert "intercept" in model.summary()
-    model.penalty, model._inference = 0.1, None
+    model.penalty = 0.1
+    model._learned(model._result)
     assert "ridge" in model.summary()
     again = pickle.loads(pickle.dumps(model))  # noqa: S301  our own bytes
     np.testing.assert_array_equal(again.standard_errors(), model.standard_errors())

@@ -20,6 +20,7 @@ from dpsco.estimators.permuted_rows import PermutedRows
 from dpsco.estimators.public_facts import warn_seeded
 from dpsco.estimators.raw_input import RawInput
 from dpsco.estimators.validation import checked_ids, is_chunks, is_empty, one_column, typed_rows
+from dpsco.inference import Evidence
 from dpsco.inference.ridge import ridge
 from dpsco.methods import Surveyed
 from dpsco.planning.geometry import Geometry
@@ -301,6 +302,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         seed = hashlib.sha256(check_random_state(self.random_state).bytes(32)).digest()
         return seed, np.random.default_rng(int.from_bytes(seed, "little"))
 
+    _shrinkage = ""
+    """What was done to the released model, in words."""
     _unit = 1.0
     """What one unit of a score is worth in predictions."""
 
@@ -312,10 +315,15 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         self.health_ = result.health
         self._evidence, self._inference = result.evidence, None
         self._result, model = result, result.model
-        if self.penalty and result.evidence is not None:
-            x = ridge(result.evidence, self.penalty / self._norm**2)
+        x = None if result.evidence is None else self._shrunk(result.evidence)
+        if x is not None:
             model = Model.from_parameters(result.plan.problem.domain.project(x), result.plan.problem)
         self._keep(model)
+
+    def _shrunk(self, evidence: Evidence) -> Array | None:
+        """Return the parameters after shrinkage, which is post-processing; None for the model as it was released."""
+        self._shrinkage = "a ridge penalty" if self.penalty else ""
+        return ridge(evidence, self.penalty / self._norm**2) if self.penalty else None
 
     # --- use ----------------------------------------------------------------------------------------
 

@@ -13,9 +13,7 @@ from dpsco.query import Array
 
 __all__ = ["IntervalMethods"]
 
-_PENALISED = (
-    "The estimates and intervals are those of the model before its ridge penalty, which are wider; coef_ is shrunk."
-)
+_SHRUNK = "The estimates and intervals are those of the model before {}; coef_ is shrunk."
 
 
 class IntervalMethods:
@@ -25,6 +23,7 @@ class IntervalMethods:
     _inference: Inference | None
     _norm: float
     _unit: float
+    _shrinkage: str
 
     def _feature_names(self) -> tuple[str, ...]:
         raise NotImplementedError
@@ -44,8 +43,8 @@ class IntervalMethods:
         check_is_fitted(self)
         if self._inference is None:
             found = infer(self._evidence).in_units(self._unit / self._norm, self._unit, self._feature_names())
-            if getattr(self, "penalty", 0.0):
-                found = dataclasses.replace(found, notes=(*found.notes, _PENALISED))
+            if self._shrinkage:
+                found = dataclasses.replace(found, notes=(*found.notes, _SHRUNK.format(self._shrinkage)))
             self._inference = found
         return self._inference
 

@@ -29,7 +29,7 @@ class PageMethods:
 
     coef_: Array
     intercept_: Any
-    penalty: float
+    _shrinkage: str
     _day: str
     _norm: float
     _unit: float
@@ -75,12 +75,12 @@ class PageMethods:
         return write_run_page(self._result, path, reached=reached, subject=subject, coefficients=self._coefficients())
 
     def _coefficients(self) -> Coefficients | None:
-        """Return the model with its intervals; a ridge penalty has none of its own."""
+        """Return the model with its intervals; a shrunk model has none of its own."""
         from dpsco.pages.coefficients import Coefficients, coefficients_of
 
-        if not self.penalty:
+        if not self._shrinkage:
             return coefficients_of(self._result, self._unit / self._norm, self._unit)
         coef = np.atleast_2d(self.coef_)
         shown = coef - coef.mean(axis=0) if len(coef) > 1 else coef
-        why = "Intervals describe the model before its ridge penalty."
+        why = f"Intervals describe the model before {self._shrinkage}."
         return Coefficients(shown, np.atleast_1d(self.intercept_), why=why)

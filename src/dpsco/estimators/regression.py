@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from dpsco.errors import DataError, one_of
 from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.public_facts import label_bound_of
+from dpsco.inference import Evidence, towards_constant
 from dpsco.planning.geometry import Geometry
 from dpsco.problem import Huber, Loss, Squared
 from dpsco.query import Array
@@ -21,6 +22,9 @@ __all__ = ["PrivateLinearRegression"]
 
 class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
     """Differentially private linear regression in one pass.
+
+    Where privacy noise explains much of a surveyed model, the model is shrunk towards a constant prediction. This is
+    post-processing of released values and costs no privacy. ``survey="intervals"`` and ``penalty`` leave it out.
 
     Parameters
     ----------
@@ -118,6 +122,13 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
             targets = np.clip(targets / self._bound, -1.0, 1.0)
         loss: Loss = Squared(label_bound=1.0) if self.loss == "squared" else Huber(self.width)
         return loss, targets, ("label_bound was read off the rows",) if inferred else ()
+
+    def _shrunk(self, evidence: Evidence) -> Array | None:
+        if self.penalty or self.survey == "intervals":
+            return super()._shrunk(evidence)
+        found = towards_constant(evidence)
+        self._shrinkage = "" if found is None else "shrinkage towards a constant"
+        return None if found is None else found[1]
 
     def _keep(self, model: Model) -> None:
         self.coef_ = model.coef * (self._bound / self._norm)

@@ -3,5 +3,6 @@
 from dpsco.inference.estimate import infer
 from dpsco.inference.evidence import Evidence
 from dpsco.inference.intervals import Inference
+from dpsco.inference.towards_constant import towards_constant
 
-__all__ = ["Evidence", "Inference", "infer"]
+__all__ = ["Evidence", "Inference", "infer", "towards_constant"]
