@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from mpmath import erfc, exp, expm1, log, mp, mpf, sqrt
+from scipy.integrate import trapezoid
 
 import dpsco
 from dpsco.accounting.objective import alpha_of, noise_for, objective_delta
@@ -94,7 +95,7 @@ def density(
 
 
 def true_delta(epsilon: float, one: Array, other: Array, theta: Array) -> float:
-    return float(np.trapezoid(np.maximum(one - math.exp(epsilon) * other, 0.0), theta))
+    return float(trapezoid(np.maximum(one - math.exp(epsilon) * other, 0.0), theta))
 
 
 @pytest.mark.parametrize("ridge", [0.3, 1.0, 20.0])
