@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from dpsco import (
     stream,
     train,
 )
+from dpsco.clipping import LinearOracle
 from dpsco.query import Batch, Query
 
 POINT = np.array([0.5, -1.0, 2.0])
@@ -77,6 +80,40 @@ def test_numpy_warnings_inside_the_function_are_silent() -> None:
         PerExample(lambda x, a, y: a / (y - 3.0) + np.exp(900.0 * y)).answer(QUERY, Batch(1, [ROWS]))
 
 
+def normalising(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+    """A gradient that fails on rows of zeros, whatever their label."""
+    unit = np.array([value / math.sqrt(float(a @ a)) for value in a.tolist()])
+    return (unit @ x - y) * unit
+
+
+def failing(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+    raise ValueError("broken")
+
+
+def test_a_row_on_which_the_function_fails_is_a_zero_row_even_if_synthetic_rows_of_zeros_fail_too() -> None:
+    odd = ROWS[0].copy()
+    odd[4] = 0.0
+    kept = np.arange(10) != 4
+    answer = PerExample(normalising).answer(QUERY, Batch(1, [(odd, ROWS[1])]))
+    expected = PerExample(normalising).answer(QUERY, Batch(1, [(ROWS[0][kept], ROWS[1][kept])]))
+    assert np.array_equal(answer.total, expected.total)
+    assert answer.zeroed_rows == 1
+
+
+@pytest.mark.parametrize("rows", [ROWS, (np.full((2, 3), np.nan), np.zeros(2)), (np.zeros((0, 3)), np.zeros(0))])
+def test_a_function_that_fails_on_all_synthetic_rows_is_refused_whatever_rows_come(rows: Any) -> None:
+    with pytest.raises(ValueError, match="broken"):
+        PerExample(failing).answer(QUERY, Batch(1, [rows]))
+
+
+def test_a_failing_function_does_not_tell_whether_the_data_has_rows() -> None:
+    own = Plan(plan().problem, 10, Budget(1.0, 1e-6, "add-remove"), AcceleratedSRGD(rounds=2, beta=1.0, clip=1.0))
+    for rows in (0, 1):
+        data = stream(np.ones((rows, 3)), np.ones(rows), ids=list(range(rows)), non_finite="zero")
+        with pytest.raises(ValueError, match="broken"):
+            train(own, data, oracle=PerExample(failing))
+
+
 @pytest.mark.parametrize("wrong", [np.zeros(2), np.zeros(4), 1.0])
 def test_a_gradient_of_another_length_is_refused(wrong: object) -> None:
     with pytest.raises(DataError, match="3 numbers"):
@@ -97,3 +134,24 @@ def test_a_run_with_the_callers_oracle_says_what_it_rests_on() -> None:
     ).report
     assert any("oracle" in line for line in own.assumptions)
     assert not any("oracle" in line for line in ours.assumptions)
+
+
+def picky(score: float, label: float) -> float:
+    if score < -100.0:
+        raise ValueError("far")
+    return score - label
+
+
+def test_a_slope_that_fails_on_a_row_makes_it_a_zero_row_and_one_that_fails_always_is_refused() -> None:
+    odd = ROWS[0].copy()
+    odd[4] = -1e4 * POINT
+    kept = np.arange(10) != 4
+    for rowwise in (False, True):
+        asked = Query(0, (POINT,), (1.0,), 1.0, 10, 2.0**-20, rowwise)
+        answer = LinearOracle(CustomLoss(), slope=picky).answer(asked, Batch(1, [(odd, ROWS[1])]))
+        others = LinearOracle(CustomLoss(), slope=picky).answer(asked, Batch(1, [(ROWS[0][kept], ROWS[1][kept])]))
+        assert np.allclose(answer.total, others.total, rtol=0, atol=1e-5)
+        assert answer.zeroed_rows == 1
+    for rows in (ROWS, (np.zeros((0, 3)), np.zeros(0))):
+        with pytest.raises(ZeroDivisionError):
+            LinearOracle(CustomLoss(), slope=lambda score, label: 1 / 0).answer(QUERY, Batch(1, [rows]))

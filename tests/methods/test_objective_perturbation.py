@@ -246,20 +246,53 @@ def test_the_intercept_is_learned_in_its_own_units() -> None:
     np.testing.assert_allclose(model.coef, [2.0, -1.0, 0.0], atol=0.3)
 
 
-def test_add_remove_takes_rows_with_ids_in_any_number() -> None:
-    plan = plan_of(dpsco.Logistic(), adjacency="add-remove")
-    assert plan.schedule.inner_sigma == plan_of(dpsco.Logistic()).schedule.inner_sigma
-    features, labels = rows_of(dpsco.Logistic())
-    ids = np.arange(N)
-    base = solved(plan, dpsco.stream(features, labels, ids=ids))
-    order = np.random.default_rng(0).permutation(N)
-    moved = solved(plan, dpsco.stream(features[order], labels[order], ids=ids[order]))
-    assert np.linalg.norm(base[0] - moved[0]) <= 2 * plan.schedule.settings["tau"]
-    more = np.vstack([features, features]), np.append(labels, labels)
-    twice = solved(plan, dpsco.stream(*more, ids=np.arange(2 * N)))
-    assert twice[2].report.rows_missing is None
-    with pytest.raises(dpsco.InvalidArgument, match="ids"):
-        dpsco.train(plan, dpsco.stream(features, labels))
+def test_a_secret_number_of_rows_is_refused_because_rounding_grows_with_it() -> None:
+    with pytest.raises(dpsco.InvalidArgument, match="public bound on the number of rows"):
+        _ = plan_of(dpsco.Logistic(), adjacency="add-remove").schedule
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.kind)
+def test_a_solver_that_never_certifies_still_comes_within_tau(loss, monkeypatch) -> None:
+    """So whether a run ends in a release says nothing about its rows."""
+    plan, rows = plan_of(loss, ridge=60.0), rows_of(loss)
+    x, _, _ = solved(plan, dpsco.stream(*rows))
+    monkeypatch.setattr(minimise, "_NEWTON", 0)
+    monkeypatch.setattr(minimise, "_MOST", 0)
+    other, _, _ = solved(plan, dpsco.stream(*rows))
+    assert not np.array_equal(x, other)
+    assert np.linalg.norm(x - other) <= 2 * plan.schedule.settings["tau"]
+
+
+def test_a_hessian_that_is_singular_up_to_rounding_ends_no_run(monkeypatch) -> None:
+    plan, rows = plan_of(dpsco.Logistic()), rows_of(dpsco.Logistic())
+
+    def singular(matrix: Array, vector: Array) -> Array:
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(np.linalg, "solve", singular)
+    x, _, _ = solved(plan, dpsco.stream(*rows))
+    monkeypatch.setattr(np.linalg, "solve", lambda matrix, vector: np.full_like(vector, np.inf))
+    other, _, _ = solved(plan, dpsco.stream(*rows))
+    assert np.array_equal(x, other)
+
+
+def test_plain_steps_come_as_close_as_stated_with_errors_of_the_stated_size() -> None:
+    rng = np.random.default_rng(3)
+    curvature, tolerance = np.geomspace(1.0, 200.0, 6), 1e-6
+    steps = minimise.steps_enough(tolerance, 1.0, 200.0, 3.0)
+    for _ in range(5):
+        minimum = rng.normal(size=6)
+        minimum *= 3.0 / np.linalg.norm(minimum)
+        wrong = rng.normal(size=6)
+        wrong *= tolerance / 4 / np.linalg.norm(wrong)
+        off = lambda x, damping, m=minimum, w=wrong: (curvature * (x - m) + w, None)  # noqa: E731
+        end = minimise._plain_steps(off, np.zeros(6), 200.0, steps)
+        assert np.linalg.norm(end - minimum) <= tolerance
+
+
+def test_a_ridge_that_float64_does_not_resolve_is_refused() -> None:
+    with pytest.raises(dpsco.InvalidArgument, match="2\\^-40"):
+        _ = plan_of(dpsco.Squared(1.0), epsilon=40.0, ridge=1e-11).schedule
 
 
 @pytest.mark.parametrize("kept", [1 << 30, 0])

@@ -26,11 +26,27 @@ OBJECTIVE = (
         (
             (
                 "methods/minimise.py",
-                "        if _norm(g) + error(x) <= tolerance:\n            return x\n",
-                "        if True:\n            return x\n",
+                "            if _norm(g) + error(x) <= tolerance:\n                return x\n",
+                "            if True:\n                return x\n",
             ),
         ),
         (f"{METHOD}::test_gradient_steps_find_what_newton_steps_find",),
+    ),
+    Mutant(
+        "plain steps that end too early",
+        (("methods/minimise.py", "2.0 * convexity * farthest / tolerance", "convexity * farthest"),),
+        (f"{METHOD}::test_a_solver_that_never_certifies_still_comes_within_tau",),
+    ),
+    Mutant(
+        "rows in a secret number",
+        (
+            (
+                "methods/objective_perturbation.py",
+                '        if budget.adjacency == "add-remove":\n            raise InvalidArgument(\n',
+                '        if budget.adjacency == "any":\n            raise InvalidArgument(\n',
+            ),
+        ),
+        (f"{METHOD}::test_a_secret_number_of_rows_is_refused_because_rounding_grows_with_it",),
     ),
     Mutant(
         "too little noise for the solver's error",

@@ -232,4 +232,24 @@ ONE_ROW = (
         ),
         (f"{PRESENCE}::test_training_and_count_together_have_the_budget",),
     ),
+    Mutant(
+        "a gradient function is tried only where a row failed",
+        (
+            (
+                "clipping/per_example.py",
+                "            with suppress(Exception):  # an error that depends on a row is an output\n"
+                "                return self._weighted(query, features, label)\n",
+                "            return self._weighted(query, features, label)\n",
+            ),
+        ),
+        (
+            "tests/clipping/test_per_example.py::"
+            "test_a_row_on_which_the_function_fails_is_a_zero_row_even_if_synthetic_rows_of_zeros_fail_too",
+        ),
+    ),
+    Mutant(
+        "places of a node taken as they come",
+        (("engines/flower/transport.py", "all(type(place) is int for place in places)", "True"),),
+        ("tests/engines/on_flower/test_replies.py::test_a_node_that_names_no_places_is_asked_in_every_round",),
+    ),
 )

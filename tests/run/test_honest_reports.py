@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpsco
-from dpsco.clipping import PerExample
+from dpsco.clipping import CompiledOracle, PerExample
 from dpsco.query import Clipped
 from dpsco.run import Run, watching
 from dpsco.run.facts import Facts
@@ -55,8 +55,10 @@ def test_a_run_states_who_clips() -> None:
     library = Run(plan(), oracle=dpsco.LinearOracle(dpsco.Logistic()))
     assert not any("the caller's oracle" in line for line in library.report.assumptions)
     convex = dpsco.plan(PROBLEM, n=64, budget=BUDGET, method="phased-sgd")
-    with pytest.raises(dpsco.InvalidArgument, match="convex"):
-        Run(convex, oracle=unclipped)
+    sine = dpsco.LinearOracle(dpsco.Logistic(), slope=lambda score, label: -np.sin(50 * score))
+    for oracle in (unclipped, sine, CompiledOracle(dpsco.Logistic(), slope=sine.slope)):
+        with pytest.raises(dpsco.InvalidArgument, match="convex"):
+            Run(convex, oracle=oracle)
 
 
 def test_a_live_checkpoint_has_one_writer_whatever_file_is_removed(tmp_path: Path) -> None:

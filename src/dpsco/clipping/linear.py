@@ -11,18 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from dpsco.clipping.bound import LARGEST_NORM, clip_scale, row_norms
 from dpsco.clipping.linear_blocks import DenseBlock, SparseBlock
+from dpsco.clipping.synthetic import must_answer_once
 from dpsco.problem.losses import Labels, Loss
 from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.on_demand import RowsOnDemand
 
 __all__ = ["LinearOracle"]
+
+Slope = Callable[[float, float], float]
 
 
 @dataclass(frozen=True)
@@ -36,16 +41,20 @@ class LinearOracle:
     intercept : bool
         As in ``Problem``.
     slope : callable, optional
-        ``slope(score, label)`` replaces the derivative of the loss, so any linear model has an oracle.
+        ``slope(score, label)`` replaces the derivative of the loss, so any linear model has an oracle. A row on which
+        it fails counts as 0. Its error is raised if it fails on all synthetic scores and labels.
     """
 
     loss: Loss
     intercept: bool = False
-    slope: Callable[[float, float], float] | None = None
+    slope: Slope | None = None
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         """Compute the clipped sum of ``batch``."""
         answer = Clipped(np.zeros(query.points[0].size), 0)
+        if self.slope is not None:
+            pairs = product((0.0, 0.5, -1.0), (0.0, 1.0, -1.0))
+            must_answer_once(partial(self.slope, score, label) for score, label in pairs)
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             for features, labels in batch.chunks:
                 rows: Any = CsrRows.of(features) if is_sparse(features) else features
@@ -74,7 +83,7 @@ class LinearOracle:
         """Compute d loss / d score per row and class; scores and result have shape (rows, classes)."""
         if self.slope is not None:
             pairs = zip(scores[:, 0].tolist(), labels.tolist(), strict=True)
-            return np.array([self.slope(score, label) for score, label in pairs], dtype=np.float64).reshape(-1, 1)
+            return np.array([_slope_or_nan(self.slope, *pair) for pair in pairs], dtype=np.float64).reshape(-1, 1)
         if self.loss.outputs == 1:
             return self.loss.slope(scores[:, 0], labels)[:, None]
         return self.loss.slope(scores, labels)
@@ -87,3 +96,10 @@ def _pieces(rows: Any, labels: Any, size: int) -> Iterator[Chunk]:
         part: Any = rows[first : first + many] if isinstance(rows, RowsOnDemand) else rows
         for start in range(0, min(many, len(labels) - first), size):
             yield part[start : start + size], labels[first + start : first + start + size][: len(part) - start]
+
+
+def _slope_or_nan(slope: Slope, score: float, label: float) -> float:
+    try:
+        return float(slope(score, label))
+    except Exception:  # an error that depends on a row is an output
+        return float("nan")

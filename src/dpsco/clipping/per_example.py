@@ -6,12 +6,16 @@ It is general and slow: one Python call per row and point. Privacy depends on th
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from dpsco.clipping.bound import LARGEST_NORM, clip_scale, row_norms
+from dpsco.clipping.synthetic import must_answer_once
 from dpsco.errors import DataError
 from dpsco.query import Array, Batch, Clipped, Query, to_grid
 
@@ -32,8 +36,8 @@ class PerExample:
     Guarantee
     ---------
     A row changes the sum by at most the clip, whatever the function returns for it. A row counts as 0 if it is not
-    finite (the function is not called), its result is not finite, or the function fails. The error of a function that
-    also fails on synthetic rows is raised.
+    finite (the function is not called), its result is not finite, or the function fails. Before the first row of a
+    batch the function is tried on synthetic rows. Its error is raised if it fails on all of them, whatever rows come.
     """
 
     gradient: Callable[[Array, Any, Any], Any]
@@ -42,8 +46,12 @@ class PerExample:
         """Compute the clipped sum of ``batch``."""
         answer = Clipped(np.zeros(query.points[0].size), 0)
         block = 1 if query.rowwise else BLOCK_ROWS
+        tried = False
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             for features, labels in batch.chunks:
+                if not tried:
+                    self._try_synthetic_rows(query, features.shape[1])
+                    tried = True
                 for start in range(0, len(labels), block):
                     stop = min(start + block, len(labels))
                     rows = np.stack([self._difference(query, features[i], labels[i]) for i in range(start, stop)])
@@ -51,26 +59,15 @@ class PerExample:
         return answer
 
     def _difference(self, query: Query, features: Any, label: Any) -> Array:
-        if not (np.isfinite(label) and np.all(np.isfinite(features))):
-            return np.full(query.points[0].size, np.nan)
-        try:
-            return self._weighted(query, features, label)
-        except Exception:  # an error that depends on a row is an output
-            self._try_synthetic_rows(query, np.zeros_like(features))
-            return np.full(query.points[0].size, np.nan)
+        if np.isfinite(label) and np.all(np.isfinite(features)):
+            with suppress(Exception):  # an error that depends on a row is an output
+                return self._weighted(query, features, label)
+        return np.full(query.points[0].size, np.nan)
 
-    def _try_synthetic_rows(self, query: Query, features: Any) -> None:
-        """Raise the function's error on a row of zeros if it fails for each of three labels."""
-        raised: Exception | None = None
-        for label in (0.0, 1.0, -1.0):
-            try:
-                self._weighted(query, features, label)
-            except Exception as error:  # an error on a synthetic row is public
-                raised = raised or error
-            else:
-                return
-        if raised is not None:
-            raise raised from None
+    def _try_synthetic_rows(self, query: Query, width: int) -> None:
+        """Raise the function's first error if it fails on each of nine rows: no row of the data decides that."""
+        kinds = product((0.0, 1.0, -1.0), (0.0, 1.0, 0.5))
+        must_answer_once(partial(self._weighted, query, np.full(width, value), label) for label, value in kinds)
 
     def _weighted(self, query: Query, features: Any, label: Any) -> Array:
         total = np.zeros(query.points[0].size)

@@ -8,6 +8,8 @@
 Guarantee: (epsilon, delta)-DP by accounting/objective.py, for convex losses of linear models and for points that are
 within tau of the exact minimiser. The first is checked before a row is read, the second by the solver's certificate,
 and the small noise s pays for tau. Rounding counts in tau: scores, slopes, sums of rows and the float64 normals of b.
+There are at most n rows, a public number, so the bound on rounding is public, and 16 times smaller than the tolerance
+within 2 R. The solver's path within 5 R therefore keeps e <= tolerance / 4 (minimise.py): no rows make it fail.
 The wall is public, convex and has a Lipschitz gradient; it keeps |theta| below 2 R, so that rounding stays small.
 Rows are (a, c) with c = min(1, F/2) where the problem has an intercept: its coefficient is measured in units of c, and
 no row is longer than with the problem's constant of 1, so a clip at the problem's L clips no row. Longer rows than
@@ -28,7 +30,7 @@ again (arrays, files); rows that can be read once are kept.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -66,6 +68,8 @@ _ROOM = 16.0
 """Tolerance over the rounding error at n rows within 2 R."""
 _FINEST = 2.0**-40
 """tau in units of R sqrt(p), at least: float64 holds a release on the grid that goes with it."""
+_FLATTEST = 2.0**-40
+"""Least ridge in units of the largest curvature: sums of up to 4096 x 4096 Hessians stay positive definite."""
 _RIDGES = np.geomspace(2.0**-5, 2.0**20, 101)
 _FAR = 12.0
 
@@ -185,14 +189,17 @@ class ObjectivePerturbation(ConvexMethod):
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
         """Give all rows to one objective, with noise inside it and on its minimiser."""
-        # One sum of all rows: no row has a place, so add-remove needs no more than zero-out.
-        placed = replace(budget, adjacency="zero-out") if budget.adjacency == "add-remove" else budget
-        self._check_convex(problem, placed)
         self._check_objective(problem, budget)
+        self._check_convex(problem, budget)
         form, p = self.objective(problem), problem.parameters
         ridge = self._setting("ridge", _ridge(form, n, p, budget))["ridge"]
         sigma, alpha = self._noise(form, ridge, budget)
         wall = form.wall(n, sigma, p)
+        if ridge < _FLATTEST * (n * form.smoothness + wall):
+            raise InvalidArgument(
+                f"Expected ridge={ridge:.6g} to be at least 2^-40 of the largest curvature, "
+                f"{n * form.smoothness + wall:.6g}: float64 does not resolve the minimiser. Use a larger ridge."
+            )
         width = problem.dimension + problem.intercept
         rounding = _ROOM * form.rounding(n, 2 * form.radius, wall, sigma, width, p)
         tolerance = max(rounding, _FINEST * ridge * form.radius * math.sqrt(p))
@@ -216,7 +223,7 @@ class ObjectivePerturbation(ConvexMethod):
             calibration=noise,
             mechanism=Independent(1),
             batch_size=n,
-            portions=None if budget.adjacency == "add-remove" else (Portion(0, n),),
+            portions=(Portion(0, n),),
             sampling="all rows in one objective, pass after pass",
             accounting=Composition(text, gaussian=False),
             inner_sigma=sigma,
@@ -260,6 +267,7 @@ class ObjectivePerturbation(ConvexMethod):
             error=error,
             convexity=ridge,
             smoothness=query.size * form.smoothness + ridge + wall,
+            farthest=3 * form.radius,
         )
         return Clipped(found, passes.rows)
 
@@ -290,6 +298,11 @@ class ObjectivePerturbation(ConvexMethod):
         return form.lipschitz * noise, alpha
 
     def _check_objective(self, problem: Problem, budget: Budget) -> None:
+        if budget.adjacency == "add-remove":
+            raise InvalidArgument(
+                f"method={self.name!r} needs a public bound on the number of rows: the rounding error of its solver "
+                "grows with them. adjacency='add-remove' keeps their number secret. Plan with 'zero-out' or 'replace'."
+            )
         if budget.records != 1:
             raise InvalidArgument(
                 f"Expected records=1 for method={self.name!r}: its accounting knows neighbours that differ in one row. "

@@ -106,7 +106,7 @@ class ArrayStream(Stream):
 
     def _picked(self, positions: NDArray[np.int64]) -> Iterator[Chunk]:
         rows = chunk_rows(self._features, COPY_BYTES)
-        for start in range(0, len(positions), rows):
+        for start in range(0, max(1, len(positions)), rows):  # a chunk states the width of rows that do not come
             picked = positions[start : start + rows]
             yield self._features[picked], self._labels[picked]
 

@@ -32,7 +32,8 @@ def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts
     """Return the facts of a run: those stated, which may claim no more than is true of its plan and oracle."""
     inner = oracle.inner if isinstance(oracle, MappedOracle) else oracle
     exact = type(inner) in (LinearOracle, CompiledOracle, SurveyOracle)
-    of_library = exact and getattr(inner, "loss", None) == plan.problem.loss
+    own_slope = getattr(inner, "slope", None) is not None  # in place of the loss's derivative
+    of_library = exact and not own_slope and getattr(inner, "loss", None) == plan.problem.loss
     if stated is None:
         stated = Facts(clipping=Clipping.LIBRARY if of_library else Clipping.CALLER)
     elif oracle is not None and stated.clipping is Clipping.LIBRARY and not of_library:

@@ -67,9 +67,9 @@ class FlowerNodes:
     def _call(self, nodes: list[int], asked: Asked) -> None:
         self._places.update(dict.fromkeys(nodes))
         for reply in self._exchange(nodes, CALL, {"run": asked.run, "places": asked.places}):
-            places = _value(reply, "places")
-            if isinstance(places, list):
-                self._places[reply.metadata.src_node_id] = frozenset(places)
+            places, node = _value(reply, "places"), reply.metadata.src_node_id
+            if node in self._places and isinstance(places, list) and all(type(place) is int for place in places):
+                self._places[node] = frozenset(places)
 
     def _exchange(self, nodes: list[int], kind: str, values: dict[str, Any]) -> Iterable[Message]:
         if not nodes:
