@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from dpsco.cli import COMMANDS, main
+from dpsco.cli.output import print_table
+
+WIDE = {**os.environ, "COLUMNS": "400"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -20,3 +27,26 @@ def test_errors_of_the_library_name_the_option(capsys: pytest.CaptureFixture[str
     assert "--delta 2" in capsys.readouterr().err
     assert main(["mechanisms", "--horizon", "2.5"]) == 2
     assert "--horizon" in capsys.readouterr().err
+
+
+def test_a_plan_loads_no_package_that_it_does_not_need() -> None:
+    code = (
+        "import sys; from dpsco.cli import main; main(sys.argv[1:])\n"
+        "heavy = {'rich', 'scipy', 'sklearn', 'numba', 'pandas', 'pyarrow', 'dpsco.rows.public_columns', 'jinja2'}\n"
+        "sys.exit(sorted(heavy & set(sys.modules)) or 0)"
+    )
+    plan = ["plan", "--rows", "1e5", "--dimension", "50", "--epsilon", "1", "--delta", "1e-6"]
+    made = subprocess.run([sys.executable, "-c", code, *plan], capture_output=True, text=True, env=WIDE)
+    assert made.returncode == 0, made.stderr
+    assert "Snowball-SGD" in made.stdout
+
+
+def test_tables_are_the_same_text_with_and_without_room(capsys) -> None:
+    rows = [("a", "1"), ("longer", "22")]
+    print_table(("name", "count"), rows, title="Title", width=80)
+    wide = capsys.readouterr().out
+    assert wide.splitlines() == ["Title", "name    count", "a           1", "longer     22", ""]
+    print_table(("name", "count"), [*rows, ("x" * 30, "3")], width=20)
+    folded = capsys.readouterr().out
+    assert folded.replace("\n", "").replace(" ", "").count("x") == 30
+    assert max(map(len, folded.splitlines())) <= 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from shutil import get_terminal_size
 from typing import Any
 
 __all__ = ["format_bytes", "format_count", "print_json", "print_table"]
@@ -23,13 +24,22 @@ def print_table(
     width: int | None = None,
 ) -> None:
     """Print a table without frame; columns in ``left`` are left-aligned, all others right-aligned."""
+    lines = [tuple(columns), *(tuple(row) for row in rows)]
+    wide = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    if sum(wide) + 2 * len(wide) <= (width or get_terminal_size().columns):  # loading rich takes longer than a plan
+        print(*([title] if title else []), sep="\n", end="\n" if title else "")
+        for line in lines:
+            cells = (f"{cell:{'<' if k in left else '>'}{wide[k]}}  " for k, cell in enumerate(line))
+            print("".join(cells).rstrip())
+        print()
+        return
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title or None, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for place, name in enumerate(columns):
         table.add_column(name, justify="left" if place in left else "right", overflow="fold", vertical="bottom")
-    for row in rows:
+    for row in lines[1:]:
         table.add_row(*row)
     Console(width=width, highlight=False).print(table, "", markup=False)
 

@@ -82,9 +82,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _width(args: argparse.Namespace) -> int:
-    from dpsco.rows.public_columns import PublicColumns
-
     if args.columns is not None:
+        from dpsco.rows.public_columns import PublicColumns
+
         return PublicColumns.read(args.columns).width
     return positive_integer("dimension", args.dimension, "It is the number of features.")
 
@@ -185,4 +185,4 @@ def _print_methods(table: Any, n: int) -> None:
         for line in table
     ]
     columns = ("method", "rounds", "gradients", "bytes per round", "one pass", "")
-    print_table(columns, rows, title=f"Methods at n = {n:,}", left=(0, 5), width=120)
+    print_table(columns, rows, title=f"Methods at n = {n:,}", left=(0, 5), width=128)
