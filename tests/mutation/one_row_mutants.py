@@ -9,6 +9,8 @@ __all__ = ["ONE_ROW"]
 ODD = "tests/rows/test_one_odd_row.py"
 DECLARED = "tests/rows/test_declared_types.py"
 DECIDES = "tests/rows/test_types_one_cell_decides.py"
+IDS = "tests/rows/test_ids.py"
+LINES = "tests/rows/test_lines_of_csv.py"
 PRESENCE = "tests/engines/on_flower/test_presence.py"
 
 ONE_ROW = (
@@ -19,7 +21,7 @@ ONE_ROW = (
     ),
     Mutant(
         "a number with a plus is text",
-        (("rows/cells.py", 'NUMBER = r"^[-+]?', 'NUMBER = r"^-?'),),
+        (("rows/cells.py", "text[1:] if _SIGNED.match(text) else text", "text"),),
         (f"{DECIDES}::test_ids_with_a_sign_are_the_ids_that_a_reader_makes_numbers_of",),
     ),
     Mutant(
@@ -36,6 +38,53 @@ ONE_ROW = (
         "a blank line of a CSV file is no row",
         (("rows/readers/csv.py", "ignore_empty_lines=False", "ignore_empty_lines=True"),),
         (f"{DECLARED}::test_a_blank_line_is_a_row_and_moves_no_other",),
+    ),
+    Mutant(
+        "a line of blanks is no row",
+        (("rows/readers/csv.py", "        self._places.append(row.number - 1 - self._first)\n", ""),),
+        (f"{LINES}::test_a_line_of_blanks_far_behind_costs_its_own_row",),
+    ),
+    Mutant(
+        "the rows behind a line that Arrow refuses are dropped",
+        (
+            (
+                "rows/readers/csv.py",
+                '            damaged(path, _LONG if "straddling',
+                '            _ = (path, _LONG if "straddling',
+            ),
+        ),
+        (f"{LINES}::test_a_line_of_blanks_far_behind_costs_its_own_row",),
+    ),
+    Mutant(
+        "a block that ends between CR and LF",
+        (("rows/readers/csv.py", "_WholeLineEnds(opened_bytes(path))", "opened_bytes(path)"),),
+        (f"{LINES}::test_where_a_block_ends_decides_nothing",),
+    ),
+    Mutant(
+        "a cell with a plus that is not UTF-8 stops the run",
+        (
+            (
+                "rows/readers/arrow.py",
+                "        column = pc.if_else(is_number, column, pa.scalar(None, column.type))\n",
+                '        column = pc.if_else(is_number, pc.utf8_ltrim(column, "+"), pa.scalar(None, column.type))\n',
+            ),
+        ),
+        (f"{LINES}::test_one_cell_that_is_not_utf8_stops_no_column_of_numbers",),
+    ),
+    Mutant(
+        "ids of JSON lines as labels",
+        (("rows/readers/json_lines.py", "dict.fromkeys(ids, id_text)", "dict.fromkeys(ids, label_text)"),),
+        (f"{IDS}::test_different_ids_are_different_people_in_files",),
+    ),
+    Mutant(
+        "ids of tables as canonical numbers",
+        (("rows/readers/arrow.py", "arrow_text(batch.column(name), id_text)", "arrow_text(batch.column(name))"),),
+        (f"{IDS}::test_different_ids_are_different_people_in_files",),
+    ),
+    Mutant(
+        "ids in text as canonical numbers",
+        (("rows/cells.py", "text[1:] if _SIGNED.match(text) else text", "canonical_text(text)"),),
+        (f"{IDS}::test_ids_that_are_written_differently_are_different_people_in_memory",),
     ),
     Mutant(
         "a blank line of a libsvm file is no row",
@@ -150,8 +199,8 @@ ONE_ROW = (
         (
             (
                 "rows/cells.py",
-                "    if not isinstance(cell, (str, bool, int, float)) or cell != cell:\n",
-                "    if cell is None or cell != cell:\n",
+                'return repr(cell) if isinstance(cell, (bool, int)) else ""',
+                'return repr(cell) if cell is not None else ""',
             ),
         ),
         (f"{ODD}::test_rows_without_an_id_never_count_and_raise_nothing",),
@@ -179,7 +228,7 @@ ONE_ROW = (
     ),
     Mutant(
         "ids above 2^53 through float64",
-        (("rows/cells.py", "return str(int(exact)) if", "return str(int(float(text))) if"),),
+        (("rows/cells.py", "return repr(cell) if isinstance(cell, (bool, int))", "return repr(float(cell)) if cell"),),
         (f"{ODD}::test_ids_above_2_to_53_are_different_people",),
     ),
     Mutant(
@@ -187,8 +236,8 @@ ONE_ROW = (
         (
             (
                 "rows/cells.py",
-                "    if not _IS_NUMBER.match(text):\n        return text\n",
-                "    if True:\n        return text\n",
+                "            return str(int(cell)) if cell.is_integer() and",
+                "            return repr(cell) if cell.is_integer() and",
             ),
         ),
         (f"{ODD}::test_the_forms_of_one_number_are_one_person",),

@@ -103,8 +103,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         y : array-like, optional
             One label per row.
         unit : array-like, optional
-            One id per row (a person, a device); it goes with ``max_rows_per_unit``. 7, 7.0 and "7" are one id. A row
-            without an id does not count.
+            One id per row (a person, a device); it goes with ``max_rows_per_unit``. 7, 7.0 and "7" are one id; other
+            text is an id as it is written ("007" is another one). A row without an id does not count.
         **refused
             Nothing: ``sample_weight`` is refused by name.
 

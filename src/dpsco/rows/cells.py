@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -41,6 +41,8 @@ _IS_NUMBER = re.compile(NUMBER)
 _NOT_FINITE = re.compile(r"^[-+]?(nan|inf|infinity)$", re.IGNORECASE)
 BOOLEANS = {"true": 1, "false": 0}
 """Texts of booleans in lower case, and their numbers."""
+_NO_ID = re.compile(r"^([-+]?(nan|inf|infinity)|null|none|<na>|nat)?$", re.IGNORECASE)
+_SIGNED = re.compile(r"^(\+(0|[1-9][0-9]*)|-0)$")
 _EXACT = 2.0**53
 _LONGEST = 4000
 """Digits of the longest whole number that has an exact text."""
@@ -174,20 +176,35 @@ def _text(cell: Any) -> str:
 
 
 def id_text(cell: Any) -> str:
-    """Return the text of an id, "" if the cell holds none; 7, 7.0, "7" and ``np.float32(7)`` are one id.
+    """Return the text of an id, "" if the cell holds none; 7, 7.0, "7", "+7" and ``np.float32(7)`` are one id.
 
-    A number with a point is an id only if it is whole and below 2^53: beyond that several ids share one float.
+    text        as it is, blanks around it off. The plus of a whole number without leading zeros is off, too: readers
+                make numbers of such texts. "7", "007", "7.0", "7e0" are four ids, as are "1" and "true".
+    numbers     whole numbers exactly. With a point only if whole and below 2^53: beyond that several ids share one
+                float. Decimals exactly, without trailing zeros.
+    no id       None, NaN, times, lists, empty text, and what writers put for them: nan, inf, null, none, <NA>, NaT.
 
-    >>> id_text(7), id_text(np.float32(7)), id_text("+7"), id_text(2**60 + 1), id_text(0.5), id_text(None)
-    ('7', '7', '7', '1152921504606846977', '', '')
+    >>> id_text(7), id_text(np.float32(7)), id_text("+7"), id_text(2**60 + 1), id_text("007"), id_text("12.10")
+    ('7', '7', '7', '1152921504606846977', '007', '12.10')
+    >>> id_text(0.5), id_text(None), id_text("NaN")
+    ('', '', '')
     """
     try:
         cell = _scalar(cell)
+        if isinstance(cell, bytes):
+            cell = cell.decode()
+        if isinstance(cell, str):
+            text = cell.strip()
+            return "" if _NO_ID.match(text) else text[1:] if _SIGNED.match(text) else text
         if isinstance(cell, complex) and cell.imag == 0:  # one complex cell makes a whole column complex
             cell = cell.real
-        if isinstance(cell, float) and not (cell.is_integer() and abs(cell) < _EXACT):
-            return ""
-        return _text(cell)
+        if isinstance(cell, float):
+            return str(int(cell)) if cell.is_integer() and abs(cell) < _EXACT else ""
+        if isinstance(cell, Decimal):
+            text = f"{cell:f}" if cell.is_finite() and abs(cell.adjusted()) < _LONGEST else ""
+            text = text.rstrip("0").rstrip(".") if "." in text else text
+            return "0" if text == "-0" else text
+        return repr(cell) if isinstance(cell, (bool, int)) else ""
     except Exception:  # as in label_text
         return ""
 
@@ -210,12 +227,12 @@ def numbers_from_text(cells: Iterable[str]) -> Array:
     return np.array([number(cell) for cell in cells], dtype=np.float64)
 
 
-def coded(values: Iterable[Any], codes: NDArray[Any]) -> Coded:
-    """Return codes into ``values`` as codes into their canonical texts; empty text is missing.
+def coded(values: Iterable[Any], codes: NDArray[Any], rule: Callable[[Any], str] = canonical_text) -> Coded:
+    """Return codes into ``values`` as codes into their texts by ``rule``; empty text is missing.
 
-    The texts are exact, since a column of ids is read so. Labels and levels are compared by ``label_text`` of them.
+    The rule of ids is ``id_text``. Labels and levels are compared by ``label_text`` of canonical texts.
     """
-    texts = [canonical_text(value) for value in values]
+    texts = [rule(value) for value in values]
     distinct = tuple(dict.fromkeys(text for text in texts if text))
     position = {text: code for code, text in enumerate(distinct)}
     table = np.array([position.get(text, -1) for text in texts] + [-1], dtype=np.int64)  # code -1 finds the last

@@ -46,7 +46,8 @@ class ContributionCap:
         Parameters
         ----------
         ids
-            One id per row, in any container; 7, 7.0, "7" and ``np.float32(7)`` are one id.
+            One id per row, in any container; 7, 7.0, "7" and ``np.float32(7)`` are one id. Other text is an id as
+            it is written: "7", "007", "7.0" and "7e0" are four ids (``cells.id_text``).
 
         Raises
         ------

@@ -205,9 +205,9 @@ class FileRows:
                 raise DataError(f"Expected {width} features, the file has {self._source.width}.")
         if unit is not None and not isinstance(self._source, TableSource):
             raise InvalidArgument("A unit needs a table with a column of ids (CSV, Parquet, Arrow).")
-        if isinstance(columns, PublicColumns) and unit in columns.names:
+        if unit is not None and unit in (label, *(columns.names if isinstance(columns, PublicColumns) else ())):
             raise InvalidArgument(
-                f"The unit {unit!r} is among the features. Leave it out there: it says whose a row is."
+                f"The unit {unit!r} is the label or a feature. Leave it out there: it says whose a row is."
             )
 
     @property
@@ -236,7 +236,7 @@ class FileRows:
         units = () if self._unit is None else (self._unit,)
         for name in units:
             source.refuse_ids(name)
-        for table in source.read(form.numbers, (*form.texts, *units)):
+        for table in source.read(form.numbers, form.texts, units):
             features, targets = form.encode(table)
             if cap is not None:
                 ids: Any = table[self._unit or ""]

@@ -85,7 +85,8 @@ class Facts:
         if self.max_rows_per_unit is not None:
             found.append(
                 f"all rows of one person carry one id, and no other person's; the first {self.max_rows_per_unit} of an "
-                "id count, the others and rows without an id are zero rows"
+                "id count, the others and rows without an id are zero rows; text is an id as it is written, without "
+                "the blanks around it: 007 and 7 are two ids"
             )
         if self.upstream:
             found.append(

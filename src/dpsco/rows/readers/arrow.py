@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpsco.errors import DataError
 from dpsco.query import Array
-from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, coded, id_message
+from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, canonical_text, coded, id_message, id_text
 from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
 
@@ -48,13 +48,13 @@ class _Files(TableSource):
         self.names = tuple(schema.names)
         self.number_columns = tuple(field.name for field in schema if _is_number(field.type))
 
-    def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
-        wanted = list(dict.fromkeys((*numbers, *texts)))
+    def read(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Table]:
+        wanted = list(dict.fromkeys((*numbers, *texts, *ids)))
         for path in self._paths:  # every file is looked at before the first row is used
-            _check_columns(path, self._schema(path), numbers, texts)
+            _check_columns(path, self._schema(path), numbers, (*texts, *ids))
         for path in self._paths:
             for batch in self._guarded(path, wanted):
-                yield arrow_table(batch, numbers, texts)
+                yield arrow_table(batch, numbers, texts, ids)
 
     def refuse_ids(self, name: str) -> None:
         """Raise ``DataError`` if the column ``name`` of a file cannot hold ids by its type."""
@@ -62,8 +62,14 @@ class _Files(TableSource):
             schema = self._schema(path)
             missing_columns(path, (name,), schema.names)
             kind = schema.field(name).type
-            if arrow("pyarrow").types.is_floating(getattr(kind, "value_type", kind)):
+            value = getattr(kind, "value_type", kind)
+            if arrow("pyarrow").types.is_floating(value):
                 raise DataError(id_message(f"The column {name!r} of {path.name!r}", str(kind)))
+            if _has_date(value):
+                raise DataError(
+                    f"The column {name!r} of {path.name!r} has the type {kind}, which holds times. Expected ids: text "
+                    "or whole numbers."
+                )
 
     @classmethod
     def _guarded(cls, path: Any, wanted: list[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
@@ -212,10 +218,11 @@ def _check_columns(path: AnyFile, schema: Any, numbers: Sequence[str], texts: Se
             )
 
 
-def arrow_table(batch: Any, numbers: Sequence[str], texts: Sequence[str]) -> Table:
-    """Return the columns of a record batch, some as numbers and some as text."""
+def arrow_table(batch: Any, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Table:
+    """Return the columns of a record batch, some as numbers, some as text and some as ids."""
     table: dict[str, Array | Coded] = {name: arrow_numbers(batch.column(name)) for name in numbers}
-    return table | {name: arrow_text(batch.column(name)) for name in texts}
+    table |= {name: arrow_text(batch.column(name)) for name in texts}
+    return table | {name: arrow_text(batch.column(name), id_text) for name in ids}
 
 
 def arrow_numbers(column: Any) -> Array:
@@ -234,8 +241,8 @@ def arrow_numbers(column: Any) -> Array:
         for word, value in BOOLEANS.items():
             column = pc.if_else(pc.equal(lower, word), pa.scalar(str(value), column.type), column)
         is_number = pc.match_substring_regex(column, NUMBER)
-        column = pc.utf8_ltrim(column, "+")  # Arrow reads no sign of plus
-        column = pc.cast(pc.if_else(is_number, column, pa.scalar(None, column.type)), pa.float64())
+        column = pc.if_else(is_number, column, pa.scalar(None, column.type))
+        column = pc.cast(pc.ascii_ltrim(column, "+"), pa.float64())  # Arrow reads no sign of plus
         column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
     return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
@@ -289,8 +296,8 @@ def _whole(column: Any) -> Any:
     return column.combine_chunks() if hasattr(column, "combine_chunks") else column
 
 
-def arrow_text(column: Any) -> Coded:
-    """Return an Arrow column as text; numbers in their canonical form."""
+def arrow_text(column: Any, rule: Callable[[Any], str] = canonical_text) -> Coded:
+    """Return an Arrow column as text by ``rule``; by default numbers in their canonical form."""
     pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
     days = arrow_days(column) if _has_date(column.type) else None
     if days is not None:
@@ -301,7 +308,7 @@ def arrow_text(column: Any) -> Coded:
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     codes = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)  # unsigned ones have no -1
-    return coded(("" if value is None else value for value in _texts(column.dictionary)), codes)
+    return coded(("" if value is None else value for value in _texts(column.dictionary)), codes, rule)
 
 
 def _texts(column: Any) -> list[Any]:

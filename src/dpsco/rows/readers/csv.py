@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import numpy as np
 
 from dpsco.errors import DataError, InvalidArgument
 from dpsco.rows.readers.arrow import arrow_table
 from dpsco.rows.readers.source import (
-    COMPRESSED,
     Table,
     TableSource,
     arrow,
@@ -23,6 +27,7 @@ from dpsco.rows.readers.source import (
 __all__ = ["CsvSource"]
 
 BLOCK_BYTES = 4 << 20  # also the longest row
+_BLANKS_AT_ONCE = 1 << 14
 
 _GARBLED = (
     "has lines with another number of cells than its header, or an unclosed quote: it is damaged, cut short, or has "
@@ -82,115 +87,141 @@ class CsvSource(TableSource):
             damaged(path, "has no header line with a different name for each column. Add one.")
         return names
 
-    def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
+    def read(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Table]:
         """Yield the rows, chunk by chunk."""
-        wanted = tuple(dict.fromkeys((*numbers, *texts)))
+        wanted = tuple(dict.fromkeys((*numbers, *texts, *ids)))
         for path in self._paths:
             missing_columns(path, wanted, names := self._header(path), show=False)
             if names != self.names:
                 raise DataError(f"The file {path.name!r} has other columns than {self._paths[0].name!r}.")
         for path in self._paths:
-            yield from self._tables(path, numbers, texts)
+            yield from self._tables(path, numbers, texts, ids)
 
     def count(self) -> int:
         """Return the number of rows."""
         first = self.names[:1]
         return sum(len(table[first[0]]) for table in self.read((), first))
 
-    def _tables(self, path: Path, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
-        """Yield the rows of one file. If lines of blanks stop Arrow, go on behind a filter of such lines."""
-        done = 0
-        try:
-            for batch in self._batches(path, None, numbers, texts):
-                done += batch.num_rows
-                yield arrow_table(batch, numbers, texts)
+    def _tables(self, path: Path, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str]) -> Iterator[Table]:
+        """Yield the rows of one file, those of lines of blanks in their places."""
+        if self._stated is None and not _goes_on(path):
             return
-        except _LinesOfBlanks:
-            pass
-        with opened_bytes(path) as raw:
-            for batch in self._batches(path, _WithoutBlanks(raw, self._delimiter), numbers, texts):
-                rows, done = batch.slice(min(done, batch.num_rows)), max(0, done - batch.num_rows)
-                if rows.num_rows:
-                    yield arrow_table(rows, numbers, texts)
-
-    def _batches(
-        self, path: Path, filtered: _WithoutBlanks | None, numbers: Sequence[str], texts: Sequence[str]
-    ) -> Iterator[Any]:
         pa, pa_csv = arrow("pyarrow"), arrow("pyarrow.csv")
-        wanted, plain = list(dict.fromkeys((*numbers, *texts))), path.suffix.lower() not in COMPRESSED
+        wanted, first = list(dict.fromkeys((*numbers, *texts, *ids))), 0 if self._stated else 1
+        blanks = _LinesOfBlanks(first)
         try:
-            reader = pa_csv.open_csv(
-                filtered or (path if plain else pa.input_stream(str(path), compression="detect")),
-                read_options=pa_csv.ReadOptions(
-                    use_threads=False,
-                    block_size=BLOCK_BYTES,
-                    column_names=list(self.names),
-                    skip_rows=0 if self._stated else 1,
-                ),
-                parse_options=pa_csv.ParseOptions(
-                    delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=False
-                ),
-                convert_options=pa_csv.ConvertOptions(
-                    include_columns=wanted,
-                    column_types={name: pa.string() for name in wanted},
-                    strings_can_be_null=False,
-                    check_utf8=False,  # a cell that is not UTF-8 is missing by itself
-                ),
-            )
-            yield from reader
-        except StopIteration:
-            return
+            with blanks.silent():
+                reader = pa_csv.open_csv(
+                    _WholeLineEnds(opened_bytes(path)),
+                    read_options=pa_csv.ReadOptions(
+                        use_threads=False, block_size=BLOCK_BYTES, column_names=list(self.names), skip_rows=first
+                    ),
+                    parse_options=pa_csv.ParseOptions(
+                        delimiter=self._delimiter,
+                        newlines_in_values=True,
+                        ignore_empty_lines=False,
+                        invalid_row_handler=blanks,
+                    ),
+                    convert_options=pa_csv.ConvertOptions(
+                        include_columns=wanted,
+                        column_types={name: pa.string() for name in wanted},
+                        strings_can_be_null=False,
+                        check_utf8=False,  # a cell that is not UTF-8 is missing by itself
+                    ),
+                )
+            while True:
+                with blanks.silent():
+                    batch = next(reader, None)
+                if batch is None:
+                    break
+                yield arrow_table(blanks.put_back(batch), numbers, texts, ids)
         except (pa.ArrowException, OSError) as error:
-            if filtered is None and _has_blanks(path, self._delimiter):
-                raise _LinesOfBlanks from None
-            if not self._stated and not _has_rows(path):
-                return
             damaged(path, _LONG if "straddling object" in str(error) else _GARBLED)
+        while count := min(blanks.left, _BLANKS_AT_ONCE):
+            empty = pa.record_batch([pa.nulls(0, pa.string())] * len(wanted), names=wanted)
+            yield arrow_table(blanks.put_back(empty, count), numbers, texts, ids)
 
 
-class _LinesOfBlanks(Exception):
-    """Raised where a file that Arrow refuses has lines of blanks."""
+class _WholeLineEnds(io.RawIOBase):
+    """Bytes of a file in blocks that never end between CR and LF.
 
+    Arrow drops an LF that begins a block behind a CR, also in a quoted cell: the length of one row would decide about a
+    cell of another.
+    """
 
-def _blanks(delimiter: str) -> bytes:
-    return bytes(set(b" \t\v\f\r\n") - set(delimiter.encode()))
-
-
-def _has_blanks(path: Path, delimiter: str) -> bool:
-    """Whether a line has blanks and nothing else."""
-    blanks = _blanks(delimiter)
-    try:
-        with opened_bytes(path) as file:
-            return any(not line.strip(blanks) and line.strip(b"\r\n") for line in file)
-    except (OSError, EOFError):
-        return False
-
-
-class _WithoutBlanks(io.RawIOBase):
-    """Bytes of a CSV file, lines of blanks as empty lines. Such a line in a quoted cell changes that cell alone."""
-
-    def __init__(self, raw: BinaryIO, delimiter: str) -> None:
+    def __init__(self, raw: BinaryIO) -> None:
         super().__init__()
-        self._raw, self._rest = raw, memoryview(b"")
-        self._blanks = _blanks(delimiter)
+        self._raw, self._held = raw, b""
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
-        if not self._rest:
-            lines = self._raw.readlines(BLOCK_BYTES // 4)
-            self._rest = memoryview(b"".join(line if line.strip(self._blanks) else b"\n" for line in lines))
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
+    def read(self, size: int = -1) -> bytes:
+        block = self._held + self._raw.read(size - len(self._held)) if self._held else self._raw.read(size)
+        self._held = b"\r" if len(block) == size > 1 and block.endswith(b"\r") else b""
+        return block[: len(block) - len(self._held)]
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
-def _has_rows(path: Path) -> bool:
-    """Whether anything follows the header."""
+class _LinesOfBlanks:
+    """Lines of blanks, which Arrow leaves out since they have one cell: puts them back as rows of missing cells.
+
+    Arrow calls it with each line that has another number of cells than the header. Any other such line is an error.
+    No line changes how Arrow reads another one.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._first, self._places, self._done = first, deque[int](), 0
+
+    def __call__(self, row: Any) -> str:
+        if row.text.strip() or row.number is None:
+            return "error"
+        self._places.append(row.number - 1 - self._first)
+        return "skip"
+
+    @property
+    def left(self) -> int:
+        """How many lines are not yet put back."""
+        return len(self._places)
+
+    def put_back(self, batch: Any, most: int | None = None) -> Any:
+        """Return the next rows of the file with lines of blanks among and behind them, at most ``most`` such lines."""
+        size, places = batch.num_rows, list[int]()
+        while self._places and len(places) != most and self._places[0] - self._done <= size + len(places):
+            places.append(self._places.popleft() - self._done)
+        self._done += size + len(places)
+        if not places:
+            return batch
+        pa, absent = arrow("pyarrow"), np.zeros(size + len(places), dtype=bool)
+        absent[places] = True
+        return batch.take(pa.array(np.cumsum(~absent) - 1, mask=absent))
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Print nothing about a line of another number of cells that is not UTF-8: the message would quote a byte."""
+        before = sys.unraisablehook
+
+        def hook(failure: Any) -> None:
+            if failure.object is not self:
+                before(failure)
+
+        sys.unraisablehook = hook
+        try:
+            yield
+        finally:
+            sys.unraisablehook = before
+
+
+def _goes_on(path: Path) -> bool:
+    """Whether the first line ends, in any of the three ways: Arrow refuses a file that is a header without an end."""
     try:
         with opened_bytes(path) as file:
-            file.readline()
-            return bool(file.read(1 << 16).strip())
+            while block := file.read(1 << 16):
+                if b"\n" in block or b"\r" in block:
+                    return True
+        return False
     except (OSError, EOFError):
         return True

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpsco.rows.cells import Coded, label_text
+from dpsco.rows.cells import Coded, id_text, label_text
 from dpsco.rows.lists import cells_numbers
 from dpsco.rows.readers.source import Table, TableSource, damaged, opened_bytes
 
@@ -33,12 +33,13 @@ class JsonLinesSource(TableSource):
         self._paths = tuple(paths)
         self.names = ()
 
-    def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
+    def read(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Table]:
         """Yield the rows, chunk by chunk."""
         for rows in self._chunks():
             objects = [_object(line) for line in rows]
             table: dict[str, Any] = {name: cells_numbers([row.get(name) for row in objects]) for name in numbers}
-            yield table | {name: _texts([row.get(name) for row in objects]) for name in texts}
+            rules = dict.fromkeys(texts, label_text) | dict.fromkeys(ids, id_text)
+            yield table | {name: _texts([row.get(name) for row in objects], rule) for name, rule in rules.items()}
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -68,7 +69,7 @@ def _object(line: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _texts(cells: list[Any]) -> Coded:
-    texts = [label_text(cell) for cell in cells]
+def _texts(cells: list[Any], rule: Callable[[Any], str]) -> Coded:
+    texts = [rule(cell) for cell in cells]
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     return Coded(tuple(places), np.array([places[text] for text in texts], dtype=np.int64))

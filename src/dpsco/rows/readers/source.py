@@ -44,8 +44,8 @@ class TableSource:
     has_schema = True
     """Whether the names are those of a schema. In text they are the first line, which may be a row: never print it."""
 
-    def read(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Table]:
-        """Yield some columns as numbers (NaN where missing) and others as text; rows in order."""
+    def read(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Table]:
+        """Yield some columns as numbers (NaN where missing), others as text or as ids (cells.py); rows in order."""
         raise NotImplementedError
 
     def refuse_ids(self, name: str) -> None:
