@@ -51,9 +51,9 @@ def check_layers(module: Any) -> None:
             )
 
 
-def synthetic_rows(width: int, inputs: Any, labels: Any, device: Any) -> tuple[Tensor, Tensor, Tensor]:
+def synthetic_rows(shape: tuple[int, ...], inputs: Any, labels: Any, device: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return some rows, the same with all but the first changed, and labels of 0."""
-    numbers = torch.rand((2 * ROWS - 1, width), generator=torch.Generator().manual_seed(0))
+    numbers = torch.rand((2 * ROWS - 1, *shape), generator=torch.Generator().manual_seed(0))
     if not inputs.is_floating_point:
         numbers = numbers.round()  # 0 and 1: indices that every table has
     rows = numbers.to(device, inputs)

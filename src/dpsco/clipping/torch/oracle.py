@@ -17,6 +17,8 @@ Cost: an ordinary forward and backward pass per point, plus norms; about ``memor
 from __future__ import annotations
 
 import copy
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -34,6 +36,7 @@ from dpsco.errors import DataError, InvalidArgument, positive_integer
 from dpsco.query import Array, Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.rechunk import in_blocks
+from dpsco.rows.shaped import declared_shape
 
 __all__ = ["TorchOracle", "oracle"]
 
@@ -47,6 +50,7 @@ def oracle(
     loss: LossFunction,
     *,
     memory: int = MEMORY,
+    input_shape: tuple[int, ...] | None = None,
     inputs: Any = None,
     labels: Any = None,
     ghost: bool = True,
@@ -62,10 +66,11 @@ def oracle(
         Returns one number per row (``reduction="none"``), or a single number; it is then evaluated row by row.
     memory : int
         Approximate limit on the bytes of a pass.
+    input_shape : tuple of int, optional
+        Shape of a row in the model, such as (1, 28, 28). Rows of a stream are flat, and so are the model's by default.
     inputs, labels : torch.dtype, optional
-        Types to which rows and labels are converted. By default rows get the model's type (use ``torch.int64`` for
-        embeddings). Labels get the model's type if the loss accepts it on synthetic rows, else ``torch.int64``. The
-        data play no role.
+        Types to which rows and labels are converted. By default each gets the model's type if model and loss accept it
+        on synthetic rows, else ``torch.int64`` (embeddings, classes). The data play no role.
     ghost : bool
         If False, every parameter uses ``vmap``.
 
@@ -78,7 +83,7 @@ def oracle(
     InvalidArgument
         If the model has no trainable parameter, or a layer mixes rows or is random.
     """
-    return TorchOracle(model, loss, memory=memory, inputs=inputs, labels=labels, ghost=ghost)
+    return TorchOracle(model, loss, memory=memory, input_shape=input_shape, inputs=inputs, labels=labels, ghost=ghost)
 
 
 class TorchOracle:
@@ -87,7 +92,17 @@ class TorchOracle:
     ``size`` is the problem's dimension, ``start`` the start of ``train``, ``load`` returns the trained model.
     """
 
-    def __init__(self, model: Any, loss: LossFunction, *, memory: int, inputs: Any, labels: Any, ghost: bool) -> None:
+    def __init__(
+        self,
+        model: Any,
+        loss: LossFunction,
+        *,
+        memory: int,
+        input_shape: tuple[int, ...] | None,
+        inputs: Any,
+        labels: Any,
+        ghost: bool,
+    ) -> None:
         if not isinstance(model, torch.nn.Module):
             raise InvalidArgument(f"Expected model to be a torch.nn.Module, got {type(model).__name__}.")
         if not callable(loss):
@@ -96,6 +111,7 @@ class TorchOracle:
         self._weights = Weights.of(copy.deepcopy(model))
         self._loss, self._ghost = loss, ghost
         self._memory = positive_integer("memory", memory, "It limits the bytes of a pass.")
+        self._shape = None if input_shape is None else declared_shape(None, input_shape)
         self._inputs, self._labels = inputs, labels
         self._structures: dict[int, Structure] = {}
         first = self._weights.module.get_parameter(next(iter(self._weights.shapes)))
@@ -119,6 +135,18 @@ class TorchOracle:
         """Return ``weights`` as the model's ``state_dict``, with the same keys, types, shapes and devices."""
         state: dict[str, Any] = self.load(weights).state_dict()
         return state
+
+    def load_into(self, model: Any, weights: Any) -> None:
+        """Write ``weights`` into the trainable parameters of ``model``, the module that the oracle was built from."""
+        own = self.load(weights)
+        with torch.no_grad():
+            for name in self._weights.shapes:
+                model.get_parameter(name).copy_(own.get_parameter(name))
+
+    def row_type(self, width: int) -> str:
+        """Return the type in which a stream holds rows for the model without losing a digit: float32 or float64."""
+        kind = self._structure(width).inputs
+        return "float32" if kind.is_floating_point and kind.itemsize <= 4 else "float64"
 
     def label_rule(self, width: int) -> ClassLabels | None:
         """Return which labels the loss accepts for the model's outputs; None if it accepts any number."""
@@ -229,7 +257,7 @@ class TorchOracle:
         features, labels = (np.asarray(part) for part in chunk)
         with np.errstate(all="ignore"):
             good = np.isfinite(labels) & np.all(np.isfinite(features), axis=1)
-            if not self._input_type.is_floating_point:
+            if not structure.inputs.is_floating_point:
                 good &= np.all(features == np.floor(features), axis=1)
             if not structure.labels.is_floating_point:
                 good &= labels == np.floor(labels)
@@ -239,29 +267,27 @@ class TorchOracle:
         if bad.any():
             features, labels = np.where(bad[:, None], 0, features), np.where(bad, 0, labels)
         with np.errstate(all="ignore"):
-            x = torch.tensor(_plain(features)).to(self._device, self._input_type)
+            x = torch.tensor(_plain(features)).to(self._device, structure.inputs).unflatten(1, structure.shape)
             y = torch.tensor(_plain(labels)).to(self._device, structure.labels)
         return x, y, torch.from_numpy(bad).to(self._device)
 
     # --- structure and types ------------------------------------------------------------------
 
-    @property
-    def _input_type(self) -> Any:
-        return self._dtype if self._inputs is None else self._inputs
-
     def _structure(self, width: int) -> Structure:
         if width not in self._structures:
-            self._structures[width] = self._analysed(width)
+            shape = (width,) if self._shape is None else self._shape
+            if math.prod(shape) != width:
+                raise DataError(f"Expected rows of {math.prod(shape)} numbers, input_shape={shape}, got {width}.")
+            self._structures[width] = self._analysed(shape)
         return self._structures[width]
 
-    def _analysed(self, width: int) -> Structure:
-        """Return the structure for the first type of labels that the loss accepts."""
-        refused: Failed | None = None
-        for labels in (self._dtype, torch.int64) if self._labels is None else (self._labels,):
+    def _analysed(self, shape: tuple[int, ...]) -> Structure:
+        """Return the structure for the first types of rows and labels that the model and the loss accept."""
+        own, refused = (self._dtype, torch.int64), None
+        inputs, labels = (own if kind is None else (kind,) for kind in (self._inputs, self._labels))
+        for row, label in itertools.product(inputs, labels):
             try:
-                return analyse(
-                    self._weights, self._loss, width, self._input_type, labels, self._device, ghost=self._ghost
-                )
+                return analyse(self._weights, self._loss, shape, row, label, self._device, ghost=self._ghost)
             except Failed as error:
                 refused = refused or error
         raise refused or AssertionError

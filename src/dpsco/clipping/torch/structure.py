@@ -51,6 +51,10 @@ class Structure:
     """Approximate memory per row."""
     lines: tuple[str, ...]
     """One readable line per parameter."""
+    shape: tuple[int, ...]
+    """Shape of a row in the model."""
+    inputs: Any
+    """Type of the rows that the model accepts."""
     labels: Any
     """Type of the labels that the loss accepts."""
     classes: int | None
@@ -75,9 +79,16 @@ class ClassLabels:
 
 
 def analyse(
-    weights: Weights, loss: LossFunction, width: int, inputs: Any, labels: Any, device: Any, *, ghost: bool
+    weights: Weights,
+    loss: LossFunction,
+    shape: tuple[int, ...],
+    inputs: Any,
+    labels: Any,
+    device: Any,
+    *,
+    ghost: bool,
 ) -> Structure:
-    """Analyse ``weights.module`` on synthetic rows.
+    """Analyse ``weights.module`` on synthetic rows of ``shape``.
 
     Raises
     ------
@@ -87,7 +98,7 @@ def analyse(
     module, start = weights.module, weights.start
     try:
         with fixed_settings(device):
-            rows, changed, zeros = synthetic_rows(width, inputs, labels, device)
+            rows, changed, zeros = synthetic_rows(shape, inputs, labels, device)
             points = [weights.parameters(start), weights.parameters(1.01 * start)]
             vector = check_rows_independent(module, loss, rows, changed, zeros)
             classes = None if labels.is_floating_point else _classes(module, loss, rows, zeros)
@@ -99,8 +110,8 @@ def analyse(
         raise
     except Exception as error:  # errors on synthetic rows are public
         raise Failed(
-            f"The model or the loss failed on synthetic rows of {width} numbers ({inputs}) with label 0 ({labels}): "
-            f"{type(error).__name__}: {error} Rows are flat: reshape them in the model (nn.Unflatten); see also "
+            f"The model or the loss failed on synthetic rows of shape {shape} ({inputs}) with label 0 "
+            f"({labels}): {type(error).__name__}: {error} Rows are flat unless input_shape= says otherwise; see also "
             "inputs= and labels=."
         ) from None
     size = 0
@@ -113,7 +124,7 @@ def analyse(
         else:
             size += _row_bytes(weights, name, ghosts[name], found)
     lines, others, row_bytes = _served(weights, ghosts, reasons, size, together=together)
-    return Structure(ghosts, others, together, vector, row_bytes, lines, labels, classes)
+    return Structure(ghosts, others, together, vector, row_bytes, lines, shape, inputs, labels, classes)
 
 
 def _classes(module: Any, loss: LossFunction, rows: Tensor, labels: Tensor) -> int | None:

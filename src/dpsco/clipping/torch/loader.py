@@ -1,0 +1,81 @@
+"""Rows of a ``torch.utils.data.DataLoader``, each by itself.
+
+A loader joins its rows by ``collate_fn``. Where that is torch's own, the rows are taken before they are joined: a row
+of another shape or type then changes itself alone. A collate function of the caller's makes chunks (X, y).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import RandomSampler, TensorDataset, WeightedRandomSampler
+from torch.utils.data._utils.collate import default_collate
+
+from dpsco.errors import InvalidArgument
+from dpsco.rows.shaped import ShapedChunks
+
+__all__ = ["array_of", "loader_array", "loader_chunks"]
+
+Tensor = Any
+
+
+def loader_array(loader: Any) -> Any:
+    """Return the tensor that holds all rows of a loader, which states their shape; None if there is none."""
+    return loader.dataset.tensors[0] if isinstance(loader.dataset, TensorDataset) else None
+
+
+def loader_chunks(loader: Any, shape: tuple[int, ...], dtype: str) -> ShapedChunks:
+    """Return the rows of ``loader`` as typed flat chunks.
+
+    Raises
+    ------
+    InvalidArgument
+        If the loader has no batches, or its sampler repeats rows: one row may enter one contribution only.
+    """
+    if loader.batch_size is None and loader.batch_sampler is None:
+        raise InvalidArgument(
+            "A DataLoader with batch_size=None leaves open whether an item is a row or a batch. Give it a batch size."
+        )
+    sampler = loader.sampler
+    repeats = isinstance(sampler, RandomSampler) and (
+        sampler.replacement or sampler.num_samples > len(sampler.data_source)
+    )
+    if repeats or (isinstance(sampler, WeightedRandomSampler) and sampler.replacement):
+        raise InvalidArgument(
+            f"The loader's {type(sampler).__name__} draws rows more than once, and the guarantee counts on one "
+            "contribution per row. Use shuffle=True, which draws each row once."
+        )
+    if loader.collate_fn is not default_collate:
+        return ShapedChunks(_Plain(loader), shape, dtype)
+    apart = copy.copy(loader)
+    apart.collate_fn, apart._iterator = list, None
+    return ShapedChunks(_Plain(apart, pairs=True), shape, dtype, together=False)
+
+
+def array_of(value: Any) -> Any:
+    """Return a tensor as a NumPy array, whatever its device and type; anything else as it is."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    try:
+        plain = value.detach().cpu()
+        return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+    except Exception:  # a tensor that NumPy cannot hold is no row; its text is not ours to print
+        return None
+
+
+class _Plain:
+    """The items of a loader with arrays in place of tensors."""
+
+    def __init__(self, loader: Any, *, pairs: bool = False) -> None:
+        self._loader, self._pairs = loader, pairs
+
+    def __iter__(self) -> Iterator[Any]:
+        source = iter(self._loader)
+        return ([_arrays(pair) for pair in item] if self._pairs else _arrays(item) for item in source)
+
+
+def _arrays(item: Any) -> Any:
+    return tuple(map(array_of, item)) if isinstance(item, (tuple, list)) else item

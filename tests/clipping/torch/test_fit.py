@@ -1,0 +1,236 @@
+"""``dpsco.torch.fit``: rows of any shape from arrays and loaders, trained in place, odd rows count as zero."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset, WeightedRandomSampler
+
+import dpsco
+import dpsco.torch
+from dpsco import Budget, DataError, InvalidArgument
+
+N, CLASSES, SHAPE = 600, 3, (1, 4, 4)
+KEY = bytes(32)
+BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
+
+
+def cross_entropy(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(outputs, labels, reduction="none")
+
+
+def pictures(n: int = N, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, CLASSES, n)
+    X = rng.normal(size=(n, *SHAPE)).astype(np.float32)
+    X[np.arange(n), 0, y, 0] += 4.0
+    return X, y
+
+
+def network(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.Tanh(), nn.Flatten(), nn.Linear(64, CLASSES))
+
+
+def weights(model: nn.Module) -> np.ndarray:
+    return torch.cat([p.detach().double().flatten() for p in model.parameters()]).numpy()
+
+
+class Rows(Dataset):
+    """A dataset whose rows are what they are: one of them may be odd."""
+
+    def __init__(self, odd: Any = None) -> None:
+        X, y = pictures()
+        self.rows: list[Any] = [(torch.from_numpy(x), int(label)) for x, label in zip(X, y, strict=True)]
+        if odd is not None:
+            self.rows[7] = odd
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: int) -> Any:
+        return self.rows[place]
+
+
+def test_a_module_is_trained_in_place_and_the_report_comes_back() -> None:
+    model, (X, y) = network(), pictures(3000)
+    plan = dpsco.plan_network(sum(p.numel() for p in model.parameters()), 3000, Budget(8.0, 1e-5), rounds=12, beta=2.0)
+    result = dpsco.torch.fit(model, cross_entropy, (X, y), plan=plan, classes=CLASSES, key=KEY)
+    np.testing.assert_allclose(weights(model), result.model.coef, rtol=1e-6, atol=1e-7)
+    fresh, wanted = pictures(1000, seed=1)
+    assert np.mean(model(torch.from_numpy(fresh)).argmax(1).numpy() == wanted) > 0.8
+    assert result.report.epsilon == 8.0
+
+
+def test_it_is_the_run_of_an_oracle_on_flat_rows() -> None:
+    model, (X, y) = network(), pictures()
+    flat = nn.Sequential(nn.Unflatten(1, SHAPE), *copy.deepcopy(model))
+    oracle = dpsco.torch.oracle(flat, cross_entropy)
+    plan = dpsco.plan_network(oracle.size, N, Budget(8.0, 1e-5))
+    rows = dpsco.stream(X.reshape(N, -1), y, shuffle=True)
+    expected = dpsco.train(plan, rows, oracle=oracle, start=oracle.start, key=KEY)
+    result = dpsco.torch.fit(model, cross_entropy, (X, y), **BUDGET, key=KEY)
+    assert result.plan == plan
+    assert result.model.coef.tobytes() == expected.model.coef.tobytes()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loaders_streams_and_chunks_give_the_same_model(workers: int) -> None:
+    X, y = pictures()
+    table = TensorDataset(torch.from_numpy(X), torch.from_numpy(y))
+
+    def joined(batch: list[Any]) -> Any:
+        return torch.stack([x for x, _ in batch]), torch.tensor([label for _, label in batch])
+
+    sources: list[tuple[Any, dict[str, Any]]] = [
+        (DataLoader(table, batch_size=50, num_workers=workers), {}),
+        (DataLoader(Rows(), batch_size=70, num_workers=workers), {"input_shape": SHAPE}),
+        (DataLoader(table, batch_size=64, collate_fn=joined), {"input_shape": SHAPE}),
+        ([(X[:100], y[:100]), (X[100:].astype(np.float64), y[100:].tolist())], {"input_shape": SHAPE}),
+        (dpsco.stream(X.reshape(N, -1), y), {"input_shape": SHAPE}),
+    ]
+    found = []
+    for data, more in sources:
+        model = network()
+        dpsco.torch.fit(model, cross_entropy, data, n=N, **BUDGET, **more, key=KEY)
+        found.append(weights(model).tobytes())
+    assert len(set(found)) == 1
+
+
+ODD: dict[str, Any] = {
+    "another shape": (torch.zeros(2, 3), 1),
+    "another type": (torch.full(SHAPE, 1j), 1),
+    "no number": (torch.full(SHAPE, np.nan), 1),
+    "float64": (torch.full(SHAPE, 1e300, dtype=torch.float64), 1),
+    "no label": (torch.zeros(SHAPE), None),
+    "an unknown class": (torch.zeros(SHAPE), CLASSES),
+    "no pair": None.__class__,
+    "text": ("a", "b"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_one_odd_row_of_a_loader_counts_as_zero_and_changes_no_other(name: str) -> None:
+    totals = []
+    for odd in ((torch.full(SHAPE, torch.inf), 0), ODD[name]):
+        model, seen = network(), dpsco.Diagnostics()
+        loader = DataLoader(Rows(odd), batch_size=50)
+        dpsco.torch.fit(model, cross_entropy, loader, n=N, input_shape=SHAPE, **BUDGET, key=KEY, diagnostics=seen)
+        assert sum(seen.zeroed_rows) == 1
+        totals.append(weights(model).tobytes())
+    assert totals[0] == totals[1]
+
+
+def test_the_number_of_rows_is_declared_and_no_length_decides_it() -> None:
+    loader = DataLoader(Rows(), batch_size=50)
+    with pytest.raises(InvalidArgument, match="n="):
+        dpsco.torch.fit(network(), cross_entropy, loader, input_shape=SHAPE, **BUDGET)
+    result = dpsco.torch.fit(network(), cross_entropy, loader, input_shape=SHAPE, n=900, **BUDGET)
+    assert result.plan.n == 900
+    with pytest.raises(InvalidArgument, match="input_shape"):
+        dpsco.torch.fit(network(), cross_entropy, loader, n=N, **BUDGET)
+
+
+def test_frozen_parameters_cost_nothing_and_do_not_change() -> None:
+    """Last layer only, and a low-rank change of a frozen layer."""
+
+    class LowRank(nn.Module):
+        def __init__(self, layer: nn.Linear) -> None:
+            super().__init__()
+            self.layer = layer.requires_grad_(False)
+            self.down, self.up = nn.Linear(layer.in_features, 1, bias=False), nn.Linear(1, layer.out_features)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) + self.up(self.down(x))
+
+    for make in (lambda m: m, lambda m: nn.Sequential(*m[:3], LowRank(m[3]))):
+        model = network()
+        model[0].requires_grad_(False)
+        model = make(model)
+        trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        before = copy.deepcopy(model)
+        result = dpsco.torch.fit(model, cross_entropy, pictures(), **BUDGET, key=KEY)
+        assert result.model.coef.size == result.plan.problem.dimension == trainable
+        for (name, p), old in zip(model.named_parameters(), before.parameters(), strict=True):
+            assert torch.equal(p, old) != p.requires_grad, name
+
+
+def test_outputs_are_compared_with_classes_before_a_row_is_read() -> None:
+    class Untouchable(Rows):
+        def __getitem__(self, place: int) -> Any:
+            raise AssertionError("a row was read")
+
+    loader = DataLoader(Untouchable(), batch_size=50)
+    with pytest.raises(InvalidArgument, match="classes=10 outputs, got 3"):
+        dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, classes=10, **BUDGET)
+    X, y = pictures()
+    with pytest.raises(DataError, match="0 to 2"):
+        dpsco.torch.fit(network(), cross_entropy, (X, y + 1), **BUDGET)
+
+    def squared(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return (outputs[:, 0] - labels).square()
+
+    with pytest.raises(InvalidArgument, match="leave classes out"):
+        dpsco.torch.fit(network(), squared, (X, y), classes=3, **BUDGET)
+
+
+def test_samplers_that_repeat_rows_are_refused() -> None:
+    rows = Rows()
+    for sampler in (
+        RandomSampler(rows, replacement=True),
+        RandomSampler(rows, num_samples=2 * N),
+        WeightedRandomSampler([1.0] * N, N),
+    ):
+        loader = DataLoader(rows, batch_size=50, sampler=sampler)
+        with pytest.raises(InvalidArgument, match="more than once"):
+            dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **BUDGET)
+    with pytest.raises(InvalidArgument, match="batch size"):
+        dpsco.torch.fit(network(), cross_entropy, DataLoader(rows, batch_size=None), n=N, input_shape=SHAPE, **BUDGET)
+    shuffled = DataLoader(rows, batch_size=50, shuffle=True)
+    assert dpsco.torch.fit(network(), cross_entropy, shuffled, n=N, input_shape=SHAPE, **BUDGET).report.private
+
+
+def test_tokens_need_no_type() -> None:
+    """An embedding takes whole numbers: synthetic rows show it. Tokens beyond 2^24 keep their digits."""
+    X, y = pictures()
+    tokens = (X.reshape(N, -1) > 0).astype(np.int32)
+    model = nn.Sequential(nn.Embedding(2, 4), nn.Flatten(), nn.Linear(64, CLASSES))
+    before = weights(model)
+    dpsco.torch.fit(model, cross_entropy, (tokens, y), **BUDGET)
+    assert not np.array_equal(weights(model), before)
+    assert dpsco.torch.oracle(model, cross_entropy).row_type(16) == "float64"
+
+
+def test_a_model_is_left_alone_unless_the_run_ends() -> None:
+    model, (X, y) = network(), pictures()
+    before = weights(model)
+
+    def stop(_: dpsco.Round) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dpsco.torch.fit(model, cross_entropy, (X, y), **BUDGET, on_round=stop)
+    assert np.array_equal(weights(model), before)
+
+
+def test_arguments_that_contradict_each_other_are_refused() -> None:
+    data = pictures()
+    plan = dpsco.plan_network(5, N, Budget(1.0, 1e-5))
+    for words, arguments in {
+        "epsilon": {"epsilon": 1.0},
+        "leave them out": {"plan": plan, "n": N},
+        "parameters": {"plan": plan},
+    }.items():
+        with pytest.raises(InvalidArgument, match=words):
+            dpsco.torch.fit(network(), cross_entropy, data, **arguments)
+    with pytest.raises(InvalidArgument, match="pair"):
+        dpsco.torch.fit(network(), cross_entropy, data[0], input_shape=SHAPE, **BUDGET)
+    with pytest.raises(DataError, match="shape"):
+        dpsco.torch.fit(network(), cross_entropy, data, input_shape=(1, 2, 8), **BUDGET)
+    with pytest.raises(DataError, match="numbers, input_shape"):
+        dpsco.torch.oracle(network(), cross_entropy, input_shape=SHAPE).describe(17)
