@@ -31,9 +31,13 @@ from dpsco.planning.geometry_form import GeometryForm
 from dpsco.planning.released_survey import ReleasedSurvey
 from dpsco.query import Array
 
-__all__ = ["Geometry", "Metric", "clean_spectrum", "geometry", "metric", "true_spectrum"]
+__all__ = ["Geometry", "Metric", "clean_spectrum", "geometry", "metric", "positive_mean", "true_spectrum"]
 
 _TINY = 1e-12
+SPREAD = 1.4
+"""Tables that need an intercept: sizes of directions behind the noise are (-log(1 - u))^SPREAD, u even in (0, 1)."""
+HIDDEN_TRACE = 0.15
+"""Their sum is about this much, where rows have norm 1: columns are shorter than their declared ranges."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,8 +174,10 @@ def metric(shape: Geometry, ridge: float) -> Metric:
 def true_spectrum(shape: Geometry) -> Array:
     """Return a spectrum (p,) with the trace and, up to the noise's reach, the second moment of the truth.
 
-    xi of bulk eigenvectors is an average; the true sizes behind it spread. The bulk is replaced by a geometric sequence
-    of the same sum whose squares add up to ||S + N||_F^2 - E ||N||_F^2, and which stays below the noise's half radius.
+    xi of bulk eigenvectors is an average; the true sizes behind it spread. Without an intercept the bulk is replaced by
+    a geometric sequence of the same sum whose squares add up to ||S + N||_F^2 - E ||N||_F^2, and which stays below the
+    noise's half radius. With one, by the lowest quantiles of a law that has many small directions (``SPREAD``): these
+    decide what few rounds leave, and no release shows them. Their sum is the mean given the released trace.
     """
     p, s, sw = shape.p, shape.noise, shape.radius / 2
     if len(shape.sizes) < p:
@@ -183,6 +189,12 @@ def true_spectrum(shape: Geometry) -> Array:
     inside, outside = shape.sizes[bulk], shape.sizes[~bulk]
     squares = float(np.sum(shape.observed**2)) - s * s * p * (p + 1) / 2 - float(np.sum(outside**2))
     total = float(np.sum(inside))
+    if shape.intercept:
+        deviation = s * math.sqrt(p)
+        measured = float(np.sum(shape.observed)) - float(np.sum(outside))
+        total = min(total, positive_mean(measured, deviation, HIDDEN_TRACE))
+        fan = (-np.log1p(-(count / p) * (np.arange(count) + 0.5) / count)) ** SPREAD
+        return np.sort(np.concatenate([fan * total / np.sum(fan), outside]))
     rank = np.arange(count)[::-1] / count
     low, high = 0.0, 40.0
     for _ in range(40):
@@ -195,6 +207,15 @@ def true_spectrum(shape: Geometry) -> Array:
             high = rate
     fan = np.exp(-low * rank)
     return np.sort(np.concatenate([fan * total / np.sum(fan), outside]))
+
+
+def positive_mean(measured: float, deviation: float, mean: float) -> float:
+    """Return the posterior mean of a positive number with an exponential prior of this mean, and Gaussian noise."""
+    a = measured / deviation - deviation / mean
+    if a < -30:
+        return -deviation / a
+    density = math.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)
+    return deviation * (a + density / (0.5 * math.erfc(-a / math.sqrt(2.0))))
 
 
 def _diagonal(released: ReleasedSurvey) -> Geometry:

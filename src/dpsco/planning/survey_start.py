@@ -13,7 +13,7 @@ The survey holds the mean gradient at zero and the mean moment S, so with releas
 v counts privacy noise, sampling, and the noise of S times the length sum_i tau_i of x. tau and alpha in {0, 1/2, 1}
 maximise the likelihood of the released gradient. c depends on the spread of the scores, which depends on x: a short
 fixed point. ``left`` uses the largest signal that the release does not contradict: plans for too weak a signal stop
-too early.
+too early. ``leaning`` says how well each alpha explains the release.
 
 Guarantee: post-processing of the released survey. Cost: a few p-vectors; no eigendecomposition beyond the geometry's.
 """
@@ -21,7 +21,7 @@ Guarantee: post-processing of the released survey. Cost: a few p-vectors; no eig
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,11 +29,15 @@ from dpsco.planning.geometry import Geometry
 from dpsco.planning.released_survey import ReleasedSurvey
 from dpsco.query import Array
 
-__all__ = ["Start", "floored", "mean_curvature", "start_from", "wiener"]
+__all__ = ["LEANINGS", "Start", "floored", "mean_curvature", "start_from", "wiener"]
 
 _NODES, _MASS = np.polynomial.hermite_e.hermegauss(31)
 _MASS = _MASS / np.sum(_MASS)
-_DOUBT = 3.0
+LEANINGS = (0.0, 0.5, 1.0)
+"""alpha: the optimum's variance per direction is proportional to xi^-alpha."""
+_SPREADS = np.geomspace(0.02, 30.0, 24)
+"""Variances of scores at which signal and curvature are tabulated."""
+_DOUBT = 1.5
 """Log likelihood that the planned signal may lose against the most likely one."""
 _MOST_SPREAD = 9.0
 """Variance of the scores beyond which a start is not believed."""
@@ -64,6 +68,17 @@ class Start:
     """(k,): variance of a released gradient entry, without sampling."""
     gradient_square: Array | None = None
     """(k,): mean over the outputs of the squared released gradient at the base, per direction; None without one."""
+    shares: Array | None = None
+    """(K,): class shares; None for other losses."""
+    leaning: Array = field(default_factory=lambda: np.full(len(LEANINGS), 1 / len(LEANINGS)))
+    """Weights of ``LEANINGS``."""
+
+    def curvature_at(self, signal: float) -> float:
+        """Return the mean second derivative where Gaussian scores hold ``signal`` of the loss of the base."""
+        if self.shares is None or not len(self.shares):
+            return self.curvature
+        found = np.array([_spread_scores(self.shares, spread) for spread in _SPREADS])
+        return float(np.interp(signal, found[:, 0], found[:, 1]))
 
 
 def start_from(
@@ -111,9 +126,9 @@ def start_from(
     variance = np.full(len(shape.sizes), noise) * (float(np.mean(shape.scale**2)) if np.ptp(shape.scale) else 1.0)
     sizes = floored(shape)
     factor = at_base
-    step, left = np.zeros_like(along), np.zeros(len(sizes))
+    step, left, leaning = np.zeros_like(along), np.zeros(len(sizes)), np.ones(len(LEANINGS))
     for _ in range(5 if len(sizes) else 0):
-        step, left = wiener(along, sizes, variance, shape.noise, released.rows, factor)
+        step, left, leaning = wiener(along, sizes, variance, shape.noise, released.rows, factor)
         scores = (step.T * sizes) @ step
         scores *= min(1.0, _MOST_SPREAD / max(float(np.trace(scores)) / outputs, 1e-300))
         if loss in ("logistic", "softmax"):
@@ -122,7 +137,9 @@ def start_from(
     if c > 0:
         x[-1] += base / c
     moved, square = np.mean(step**2, axis=1), np.mean(along**2, axis=1)
-    return Start(x[:, 0] if outputs == 1 else x, factor, at_base, steepest, most, moved, left, variance, square)
+    return Start(
+        x[:, 0] if outputs == 1 else x, factor, at_base, steepest, most, moved, left, variance, square, shares, leaning
+    )
 
 
 def floored(shape: Geometry) -> Array:
@@ -134,8 +151,10 @@ def floored(shape: Geometry) -> Array:
 
 def wiener(
     along: Array, sizes: Array, variance: Array, moment_noise: float, rows: int, curvature: float, copies: float = 1.0
-) -> tuple[Array, Array]:
-    """Return the shrunk Newton step (k, K) and the variance it may leave (k,); formula in the module docstring.
+) -> tuple[Array, Array, Array]:
+    """Return the shrunk Newton step (k, K), the variance it may leave (k,) and the weights of ``LEANINGS``.
+
+    The formula is in the module docstring. Weights are proportional to the likelihood.
 
     ``copies``: directions that each entry stands for, where a spectrum was thinned.
     """
@@ -144,7 +163,7 @@ def wiener(
     h = curvature * sizes
     fixed = variance + curvature * sizes / rows
     tried = []
-    for alpha in (0.0, 0.5, 1.0):
+    for alpha in LEANINGS:
         prior = sizes**-alpha
         taus = np.geomspace(1e-4, 1e4, 80) * float(np.mean(energy) / np.mean(h**2 * prior))
         v = fixed + 0.5 * (curvature * moment_noise) ** 2 * copies * float(np.sum(prior)) * taus[:, None]
@@ -154,7 +173,9 @@ def wiener(
     best, likely, v = max(tried, key=lambda t: t[0])
     step = -(h * likely / (h**2 * likely + v))[:, None] * along
     _, far, v = max((t for t in tried if t[0] >= best - _DOUBT), key=lambda t: float(np.sum(sizes * t[1])))
-    return step, far * v / (h**2 * far + v)
+    fits = np.array([t[0] for t in tried]).reshape(len(LEANINGS), -1).max(axis=1)
+    weights = np.exp(fits - best)
+    return step, far * v / (h**2 * far + v), weights / np.sum(weights)
 
 
 def mean_curvature(shares: Array, base: Array, scores: Array) -> float:
@@ -166,22 +187,50 @@ def mean_curvature(shares: Array, base: Array, scores: Array) -> float:
     0.25
     """
     if len(shares) == 1:
-        spread = math.sqrt(float(scores[0, 0]))
-        low, high = -40.0, 40.0
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            if float(_MASS @ _sigmoid(middle + spread * _NODES)) < shares[0]:
-                low = middle
-            else:
-                high = middle
-        q = _sigmoid(low + spread * _NODES)
+        q = _kept_share(float(shares[0]), math.sqrt(float(scores[0, 0])))
         return float(_MASS @ (q * (1 - q)))
     values, vectors = np.linalg.eigh(scores)
-    draws = np.random.default_rng(0).standard_normal((2000, len(shares)))  # public: a quadrature, not noise
-    logits = base + draws @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
-    q = np.exp(logits - np.max(logits, axis=1, keepdims=True))
-    q /= np.sum(q, axis=1, keepdims=True)
+    q = _softmax(base + _draws(len(shares)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T)
     return float(np.mean(1 - np.sum(q * q, axis=1))) / (len(shares) - 1)
+
+
+def _kept_share(share: float, spread: float) -> Array:
+    """Chances of label 1 at the nodes, for scores of this deviation whose mean keeps the share."""
+    low, high = -40.0, 40.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if float(_MASS @ _sigmoid(middle + spread * _NODES)) < share:
+            low = middle
+        else:
+            high = middle
+    return np.clip(_sigmoid(low + spread * _NODES), 1e-12, 1 - 1e-12)
+
+
+def _draws(classes: int) -> Array:
+    return np.random.default_rng(0).standard_normal((2000, classes))  # public: a quadrature, not noise
+
+
+def _softmax(logits: Array) -> Array:
+    q = np.exp(logits - np.max(logits, axis=1, keepdims=True))
+    return np.asarray(np.maximum(q / np.sum(q, axis=1, keepdims=True), 1e-300))
+
+
+def _spread_scores(shares: Array, spread: float) -> tuple[float, float]:
+    """Signal and curvature of scores of this variance per output, as ``Start`` counts them."""
+    if len(shares) == 1:
+        q = _kept_share(float(shares[0]), math.sqrt(spread))
+        signal = _entropy(np.array([shares[0], 1 - shares[0]])) - float(
+            _MASS @ (-q * np.log(q) - (1 - q) * np.log1p(-q))
+        )
+        return signal, float(_MASS @ (q * (1 - q)))
+    others = len(shares) - 1
+    q = _softmax(np.log(shares) + math.sqrt(spread) * _draws(len(shares)))
+    signal = _entropy(shares) + float(np.mean(np.sum(q * np.log(q), axis=1)))
+    return signal / others, float(np.mean(1 - np.sum(q * q, axis=1))) / others
+
+
+def _entropy(shares: Array) -> float:
+    return -float(np.sum(shares * np.log(shares)))
 
 
 def _sigmoid(scores: Array) -> Array:

@@ -2,21 +2,25 @@
 
 Stage one, ``survey_choice``: kind and rows of the survey from n, p, mu. The noise hides a typical direction, whose size
 is rho^2 / p, when lambda = sqrt(2 p) rho^2 / (mu n_0) exceeds it. The survey takes the rows that bring their ratio to
-0.3,
+0.05,
 
-    n_0 = sqrt 2 p^1.5 / (0.3 mu),     within 5 % and 15 % of n      (0.6 instead of 0.3 without an intercept),
+    n_0 = sqrt 2 p^1.5 / (0.05 mu),     within 5 % and 20 % of n      (0.6 and 15 % without an intercept).
 
-and there is no survey where even 15 % leave a ratio above ``HOPELESS``.
+There is no survey where one of all rows would have a ratio above ``HOPELESS``.
 
 Stage two, ``rounds_choice``: a parametric bootstrap. The released survey gives a plausible truth: spectrum
-(geometry.true_spectrum), curvature factor, distance of the optimum (survey_start). The survey is simulated once more on
-that truth. Then the truth's Hessian in the simulated metric, and the distance of the simulated start from the truth's
-optimum, are known exactly, errors of the directions included, and Algorithm 1's response (response_curves.py) gives
+(geometry.true_spectrum), curvature factor, distance of the optimum (survey_start), and how much signal the noise hides
+(``_signal``). Hidden signal follows xi^(1 - alpha), each alpha weighed by the likelihood of the released gradient:
+alpha = 1 where small columns count as much as large ones, 0 where coefficients are alike. The survey is simulated once
+more on that truth. Then the truth's Hessian in the simulated metric, and the distance of the simulated start from the
+truth's optimum, are known exactly, errors of the directions included, and Algorithm 1's response (response_curves.py)
+gives
 
     optimisation + privacy noise + sampling      for every ridge, T, z-step, beta and clip.
 
-The least geometric mean over three curvature factors wins: the expected c, c^2 / c_base (a stronger signal flattens the
-loss further, and the optimum is farther by as much), and a larger one (rows whose scores stay near 0).
+The least geometric mean over the hypotheses and three curvature factors wins: the expected c, c^2 / c_base (a stronger
+signal flattens the loss further, and the optimum is farther by as much), and a larger one (rows whose scores stay near
+0). The prediction is the mean over the hypotheses.
 
 Guarantee: stage one is public, stage two post-processing; neither changes the budget mu.
 Cost: stage two about 0.3 s at p = 50, 1 s at p = 800 (spectra are thinned to ``MOST`` directions).
@@ -29,19 +33,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsco.planning.geometry import Geometry, Metric, clean_spectrum, metric, true_spectrum
+from dpsco.planning.geometry import Geometry, Metric, clean_spectrum, metric, positive_mean, true_spectrum
 from dpsco.planning.response_curves import ResponseCurves, response_curves
 from dpsco.planning.response_planner import excess
 from dpsco.planning.spectrum_priors import Populations
-from dpsco.planning.survey_start import Start, floored, wiener
+from dpsco.planning.survey_start import LEANINGS, Start, floored, wiener
 from dpsco.query import Array
 
 __all__ = ["RoundsChoice", "SurveyChoice", "rounds_choice", "survey_choice"]
 
-RATIO, RATIO_CENTRED, LEAST_SHARE, MOST_SHARE = 0.3, 0.6, 0.05, 0.15
-INTERVAL_RATIO, INTERVAL_SHARE = 0.05, 0.25
+RATIO, RATIO_CENTRED, LEAST_SHARE, MOST_SHARE, MOST_SHARE_CENTRED = 0.05, 0.6, 0.05, 0.2, 0.15
+INTERVAL_RATIO, INTERVAL_SHARE = 0.03, 0.25
 """RATIO and MOST_SHARE of a survey that is to give standard errors: these need the Hessian, not its order of size."""
-HOPELESS = 60.0
+HOPELESS = 9.0
+"""Noise of a survey of all rows over a typical direction from which there is none."""
 FEWEST_CENTRED = 2_500
 """Rows from which a survey without an intercept pays: standardised columns have less to gain from one."""
 WIDEST_FULL = 2048
@@ -64,12 +69,17 @@ SIGNAL = 0.6
 """F(base) - F* is about this share of the base's loss at most."""
 BELIEVED = 0.9
 """The start has gained at most this share of the base's loss."""
-HIDDEN, HIDDEN_CENTRED = (0.15,), (0.003, 0.03)
-"""At least this share of the base's loss is still to be gained after the start: hypotheses, weighed alike. Tables that
-need an intercept hide much of their signal in small directions; where no intercept is asked for, it may be little."""
-SMALL_COLUMNS = 4.0
-"""Measured over predicted optimisation error on simulated tables with an intercept: their columns in loosely declared
-ranges are smaller than the spectrum behind the noise is assumed to be. It changes the prediction, not the choice."""
+HIDDEN = 0.3
+"""Tables that need an intercept: mean signal behind the noise, as a share of the base's loss, before the gradient of
+the survey is looked at. Signal, gradient and spectrum give the mean that the plan counts on."""
+HIDDEN_CENTRED = (0.001, 0.01)
+"""Without an intercept: at least this share of the base's loss is still to be gained. Hypotheses, weighed alike."""
+UNLIKELY = 0.1
+"""Likelihood of a leaning, relative to the best one, below which it is left out."""
+MODEL_DOUBT = 0.5
+"""Relative error of the signal that a gradient shows: the signal need not follow the assumed law."""
+FLOOR = 100.0
+"""Directions this many times smaller than the mean hidden one hold no more signal than at that size."""
 BENT = 0.15
 """Relative error of the start that the loss's shape causes."""
 ROUND_COST = 0.01
@@ -137,7 +147,7 @@ def survey_choice(
         return SurveyChoice(None, 0, "a survey needs a second round")
     if math.isinf(mu):
         mu = 1e6
-    aim, most = (RATIO_CENTRED if centred else RATIO), MOST_SHARE
+    aim, most = (RATIO_CENTRED, MOST_SHARE_CENTRED) if centred else (RATIO, MOST_SHARE)
     if kind == "intervals":
         aim, most = INTERVAL_RATIO, INTERVAL_SHARE
     noise = math.sqrt(2.0) * clips_apart * p**1.5 / mu
@@ -146,7 +156,7 @@ def survey_choice(
         kind = "full" if p <= WIDEST_FULL else "diagonal"
         if centred and n < FEWEST_CENTRED:
             return SurveyChoice(None, 0, f"n={n} rows without an intercept are too few to gain from one")
-        if n < 50 * (rounds or MOST_ROUNDS) or ratio > HOPELESS:
+        if n < 50 * (rounds or MOST_ROUNDS) or noise > HOPELESS * n:
             return SurveyChoice(None, 0, f"the survey's noise would be {ratio:.0f} times a typical direction")
     rows = int(min(max(wanted, LEAST_SHARE * n), most * n))
     kind = "full" if kind == "intervals" else kind
@@ -189,19 +199,26 @@ def rounds_choice(
     k, each = len(thin), shape.p / len(thin)
     seen_at = np.linspace(0, shape.p - 1, max(len(start.gradient_variance), 1))
     variance = np.interp(thin, seen_at, start.gradient_variance) if len(start.gradient_variance) else np.full(k, 1e-12)
-    low = float(np.clip(c / start.base_curvature, 0.35, 0.9))
-    high = min(start.steepest, max(1.25 * c, 1.1 * math.sqrt(c * start.steepest)))
-    factors = np.array([c * low, c, max(high, c)])
-    relative = (c / factors)[:, None]
     horizons = tuple(t for t in HORIZONS if t <= min(rounds, rows)) or (min(rounds, rows),)
     merits: dict[tuple[float, int, str, float], Array] = {}
     expected: dict[tuple[float, int, str, float], Array] = {}
-    hypotheses = HIDDEN if shape.mean[-1] > 0 else HIDDEN_CENTRED
-    for hypothesis in hypotheses:
-        truth, moved, left = (part[thin] for part in _signal(shape, start, hypothesis, survey_rows))
-        gap = 0.5 * c * float(np.sum(truth * (moved + left))) * each
+    if shape.intercept:
+        leaning = start.leaning if np.all(np.isfinite(start.leaning)) else np.ones(len(LEANINGS))
+        likely = np.where(leaning < UNLIKELY * np.max(leaning), 0.0, leaning)
+        tried = [(HIDDEN, alpha, weight) for alpha, weight in zip(LEANINGS, likely / np.sum(likely), strict=True)]
+        hypotheses = [part for part in tried if part[-1] > 0]
+    else:
+        hypotheses = [(share, 1.0, 1 / len(HIDDEN_CENTRED)) for share in HIDDEN_CENTRED]
+    for hypothesis, alpha, weight in hypotheses:
+        there, *arrays = _signal(shape, start, hypothesis, alpha, survey_rows)
+        truth, moved, left = (part[thin] for part in arrays)
+        low = float(np.clip(there / start.base_curvature, 0.35, 0.9))
+        high = min(start.steepest, max(1.25 * there, 1.1 * math.sqrt(there * start.steepest)))
+        factors = np.array([there * low, there, max(high, there)])
+        relative = (there / factors)[:, None]
+        gap = 0.5 * there * float(np.sum(truth * (moved + left))) * each
         at_stake = gap * (1.0 if shape.mean[-1] > 0 else CLIP_CENTRED)
-        again = _resurvey(truth, moved + left, variance, shape, survey_rows, c, each)
+        again = _resurvey(truth, moved + left, variance, shape, survey_rows, there, each)
         for ridge in RIDGES if shape.hidden == 0 else HIDDEN_RIDGES:
             form = metric(again.shape, ridge)
             whitened = form.forward(np.diag(np.sqrt(truth)))
@@ -224,22 +241,20 @@ def rounds_choice(
                     clips = CLIPS if math.isfinite(mu) else CLIPS[:1]
                     reach = clips_apart * slope * math.sqrt(energy * each) / (batch * mu)
                     spreads = [(share * reach, 0.0) for share, _ in clips]
-                    tried = excess(
+                    results = excess(
                         populations, table, BETAS * c * top, batch_size=batch, clips=spreads, noise_share=1.0
                     )
-                    for (share, cost), found in zip(clips, tried, strict=True):
+                    for (share, cost), found in zip(clips, results, strict=True):
                         key = (ridge, T, z_step, share)
                         merit = np.mean(np.log(found.total + cost * at_stake), axis=1) + ROUND_COST * math.log2(T + 1)
-                        merits[key] = merits.get(key, 0.0) + merit / len(hypotheses)
+                        merits[key] = merits.get(key, 0.0) + merit * weight
                         parts = np.stack(
                             [found.optimisation[:, 1] + cost * at_stake, found.noise[:, 1], found.sampling[:, 1]]
                         )
-                        expected[key] = expected.get(key, 0.0) + np.log(parts + 1e-300) / len(hypotheses)
+                        expected[key] = expected.get(key, 0.0) + parts * weight
     best = min(merits, key=lambda key: float(np.min(merits[key])))
     at = int(np.argmin(merits[best]))
-    (ridge, T, z_step, share), ratio, parts = best, float(BETAS[at]), np.exp(expected[best][:, at])
-    if shape.mean[-1] > 0:
-        parts[0] *= SMALL_COLUMNS
+    (ridge, T, z_step, share), ratio, parts = best, float(BETAS[at]), expected[best][:, at]
     form = metric(shape, ridge)
     top, energy = _seen(shape, form)
     beta = ratio * c * top
@@ -284,30 +299,20 @@ def _resurvey(
     sizes = clean_spectrum(observed, shape.radius / 2)
     made = Geometry(np.ones(k), directions, sizes, 0.0, observed, s, shape.radius, np.zeros(k))
     gradient = -c * truth * optimum + rng.standard_normal(k) * np.sqrt(variance + c * truth / rows)
-    step, _ = wiener((directions.T @ gradient)[:, None], floored(made), variance, s, rows, c, copies=each)
+    step, _, _ = wiener((directions.T @ gradient)[:, None], floored(made), variance, s, rows, c, copies=each)
     x = directions @ step[:, 0]
     return _Again(made, x, optimum - x)
 
 
-def _unseen(start: Start, truth: Array, hidden: Array, rows: int) -> float:
-    """Return the largest signal in hidden directions that the released gradient does not contradict by two deviations.
+def _signal(shape: Geometry, start: Start, share: float, alpha: float, rows: int) -> tuple[float, Array, Array, Array]:
+    """Curvature factor, spectrum (p,), squared shift of the start and distance still to go; within what F(base) allows.
 
-    A signal h whose scores spread evenly over the directions has a squared gradient of 2 c h mean(xi).
+    A signal h in the hidden directions, shared out in proportion to xi^(1 - alpha), has a squared gradient of
+    2 c h sum(xi^(2 - alpha)) / sum(xi^(1 - alpha)): the released gradient shows h, with a standard deviation.
     """
-    if start.gradient_square is None or not np.any(hidden):
-        return math.inf
-    variance = (start.gradient_variance + start.curvature * truth / rows)[hidden]
-    above = max(0.0, float(np.sum(start.gradient_square[hidden] - variance)))
-    doubt = 2 * math.sqrt(2 * float(np.sum(variance**2)))
-    return (above + doubt) / (2 * start.curvature * max(float(np.mean(truth[hidden])), _EMPTY))
-
-
-def _signal(shape: Geometry, start: Start, share: float, rows: int) -> tuple[Array, Array, Array]:
-    """Spectrum (p,), squared shift of the start and distance still to go, ascending; within what F(base) allows."""
     truth = np.maximum(true_spectrum(shape), _EMPTY)
     c, p, k = start.curvature, shape.p, len(shape.sizes)
-    pad = np.zeros(p - k)
-    moved = np.concatenate([pad, start.moved])
+    moved = np.concatenate([np.zeros(p - k), start.moved])
     left = np.concatenate([np.full(p - k, float(np.max(start.left, initial=0.0))), start.left])
     gained = 0.5 * c * float(np.sum(truth * moved))
     fits = min(1.0, BELIEVED * start.gap / max(gained, 1e-300))
@@ -315,13 +320,30 @@ def _signal(shape: Geometry, start: Start, share: float, rows: int) -> tuple[Arr
     ahead = max(0.5 * c * float(np.sum(truth * left)), 1e-300)
     room = max(SIGNAL * start.gap - gained, share * start.gap)
     left = left * min(1.0, room / ahead)
-    # What the noise hides may hold signal: spread it evenly over the scores of the hidden directions.
     hidden = np.concatenate([np.ones(p - k, dtype=bool), shape.observed < shape.radius])
     hidden = hidden if np.any(hidden) else np.ones(p, dtype=bool)
-    most = _unseen(start, truth[-k:], hidden[-k:], rows) if k else math.inf
-    short = max(0.0, min(share * start.gap, most) - min(ahead, room))
-    sizes = np.maximum(truth, float(np.mean(truth[hidden])) / 10)
-    return truth, moved, left + np.where(hidden, short / (0.5 * c * sizes * np.sum(hidden)), 0.0)
+    sizes = np.maximum(truth, float(np.mean(truth[hidden])) / FLOOR)
+    profile = sizes ** (1 - alpha)
+    part, known = np.where(hidden, profile, 0.0) / np.sum(profile[hidden]), hidden[p - k :]
+    shown, doubt = 0.0, math.inf
+    if start.gradient_square is not None and np.any(known):
+        variance = (start.gradient_variance + c * truth[p - k :] / rows)[known]
+        unit = 2 * c * max(float(np.sum(part * truth)), _EMPTY)
+        shown = float(np.sum(start.gradient_square[known] - variance)) / unit
+        doubt = math.sqrt(2 * float(np.sum(variance**2))) / unit
+    if shape.intercept:
+        others = max(
+            float(np.sum(profile[:-1])), float(np.sum(profile[hidden]))
+        )  # the base knows the largest direction
+        mean = max(share * start.gap * float(np.sum(profile[hidden])) / others, _EMPTY)
+        doubt = math.hypot(doubt, MODEL_DOUBT * mean)
+        expected = positive_mean(shown, doubt, mean) if math.isfinite(doubt) else mean
+        expected -= 0.5 * c * float(np.sum((truth * moved)[hidden]))
+        short = max(0.0, min(expected, room) - 0.5 * c * float(np.sum((truth * left)[hidden])))
+    else:
+        short = max(0.0, min(share * start.gap, max(0.0, shown) + 2 * doubt) - min(ahead, room))
+    factor = min(c, start.curvature_at(gained + min(ahead, room) + short))
+    return factor, truth, moved * (c / factor), left * (c / factor) + 2 * short * part / (factor * sizes)
 
 
 def _grouped(values: Array, *energies: Array) -> tuple[Array, ...]:
