@@ -202,11 +202,11 @@ def test_a_row_that_decides_about_a_container_is_found(monkeypatch) -> None:
 
 def test_canaries_without_power_state_no_bound() -> None:
     weak = algorithm_1_plan(problem=plan().problem, n=96, budget=dpsco.Budget(0.05, 1e-6), rounds=4, beta=1.0, clip=1.0)
-    check = judged_guesses(weak, Guesses(2_600, 5_000, 10), 1e-6)
+    check = judged_guesses(weak, Guesses(2_600, 5_000, 10, 0.52), 1e-6)
     assert check.outcome == "not tested"
     assert not check.required
     assert "epsilon >=" not in check.measured
-    strong = judged_guesses(plan(), Guesses(620, 1_000, 10), 1e-6)
+    strong = judged_guesses(plan(), Guesses(620, 1_000, 10, 0.9), 1e-6)
     assert "epsilon >=" in strong.measured
     assert "with probability" in strong.confidence
 

@@ -301,4 +301,9 @@ ONE_ROW = (
         (("engines/flower/transport.py", "all(type(place) is int for place in places)", "True"),),
         ("tests/engines/on_flower/test_replies.py::test_a_node_that_names_no_places_is_asked_in_every_round",),
     ),
+    Mutant(
+        "canaries under replace that leave second moments as they are",
+        (("audit/canaries.py", "if _by_features(plan) and rows.shape[1] >= 2 * len(rows):", "if False:"),),
+        ("tests/audit/test_second_moments.py::test_canaries_move_second_moments_almost_as_far_as_declared",),
+    ),
 )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dpsco.problem import CustomLoss, Problem, Softmax
-from dpsco.query import Array
+from dpsco.problem import CustomLoss, Huber, Problem, Softmax, Squared
+from dpsco.query import Array, Moment
 
-__all__ = ["OddRow", "odd_rows", "ordinary_rows"]
+__all__ = ["OddRow", "far_from", "odd_rows", "ordinary_rows"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,28 @@ def odd_rows(problem: Problem, rng: np.random.Generator) -> list[OddRow]:
     if isinstance(problem.loss, CustomLoss):
         found.append(OddRow("label -1", direction, -1.0))
     return found
+
+
+def far_from(row: OddRow, problem: Problem, moment: Moment | None) -> OddRow:
+    """Return the row that changes a sum most if it replaces ``row``.
+
+    A gradient changes most with the sign of a row. A second moment does not change with it: among rows of the other
+    label, that with the inner product a.b = kappa^2 rho^2 / 2 is furthest (clipping/survey.py).
+    """
+    size = float(np.max(np.abs(row.features), initial=0.0))
+    if moment is None or not 0.0 < size < np.inf:
+        return OddRow(row.name, -row.features, row.label)
+    a = row.features / size
+    a = a / np.linalg.norm(a)
+    across = np.eye(len(a))[int(np.argmin(np.abs(a)))]
+    across = across - (across @ a) * a
+    square = 1.0 + moment.constant**2
+    along = min(1.0, max(-1.0, moment.gradient**2 * square / 2 - moment.constant**2))
+    length = float(np.linalg.norm(across))
+    turned = a if length == 0.0 else along * a + math.sqrt(1.0 - along**2) * across / length
+    other = -row.label if isinstance(problem.loss, (Huber, Squared)) else float(row.label == 0.0)
+    with np.errstate(all="ignore"):
+        return OddRow(row.name, turned * np.linalg.norm(row.features / size) * size, other)
 
 
 def _labels(problem: Problem, count: int, rng: np.random.Generator) -> Array:

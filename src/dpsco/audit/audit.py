@@ -77,13 +77,12 @@ def audit(
 
 def _audit_plan(subject: Subject, data: Any, alpha: float, rng: np.random.Generator, clock: Clock) -> AuditReport:
     plan = subject.plan
-    surveyed = isinstance(plan.method, Surveyed)
-    used = plan.n if surveyed else plan.rounds * plan.batch_size
+    used = plan.n if isinstance(plan.method, Surveyed) else plan.rounds * plan.batch_size
     if data is None:
         features, labels = ordinary_rows(plan.problem, min(_ROWS, used), rng)
     else:
         features, labels = _arrays(data)
-    contract = not surveyed and (subject.own_oracle or data is None)  # surveys take the library's oracles alone
+    contract = subject.own_oracle or data is None
     checks = [*contract_checks(subject, rng)] if contract else []
     checks.append(replay_check(subject, features, labels, rng, clock.part(0.4)))
     # Noise does not depend on rows, and rows that do not come count as zero rows: few make many quick runs.

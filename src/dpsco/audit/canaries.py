@@ -5,8 +5,13 @@ else's noise touches. The adversary knows every other row and sees every release
 
     ratio_i = s_i' (Sigma^-1 e_t)' (released - sum without canary i) - |s_i|^2 (Sigma^-1)_tt / 2,    guess "in" if > 0.
 
+Under replace a canary that is out is another row: its mirror image, two clips away, where rounds ask for gradients. A
+second moment does not change with the sign of a row: there it is a row along a second feature, with another label.
+
 Right guesses are counted and turned into a lower bound on epsilon (bounds.py). Noise is independent from coordinate to
 coordinate, so guesses are, and the bound of independent guesses holds; the one without that assumption is stated too.
+At half the noise a coin is told right with probability Phi(|s_i| (Sigma^-1)_tt^(1/2)): the power of the check follows
+from the shifts that were measured, not from the claim.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, un
 from dpsco.audit.clock import Clock
 from dpsco.audit.input_forms import Classes
 from dpsco.audit.recording import observe
-from dpsco.audit.subject import Ids, Subject, estimator_subject, schedules
+from dpsco.audit.subject import Ids, Subject, estimator_subject, first_query, schedules
 from dpsco.clipping.sketch import rank_of
 from dpsco.errors import DataError
 from dpsco.methods.surveyed import Surveyed
@@ -48,6 +53,14 @@ class Guesses:
     right: int
     canaries: int
     runs: int
+    at_half_noise: float
+    """Share of coins that half the noise would let one tell right, by the measured shifts."""
+
+    def __add__(self, other: Guesses) -> Guesses:
+        """Return the guesses of both."""
+        canaries = self.canaries + other.canaries
+        weak = (self.at_half_noise * self.canaries + other.at_half_noise * other.canaries) / canaries
+        return Guesses(self.right + other.right, canaries, self.runs + other.runs, weak)
 
 
 def judged_guesses(plan: Plan, found: Guesses, alpha: float) -> Check:
@@ -56,7 +69,7 @@ def judged_guesses(plan: Plan, found: Guesses, alpha: float) -> Check:
     lower = independent_bound(found.right, found.canaries, alpha)
     universal = universal_bound(found.right, found.canaries, alpha)
     at = {mu: gaussian.epsilon_of(mu, delta) if mu > 0 else 0.0 for mu in (lower, universal, claimed)}
-    power = power_at_half_noise(claimed, found.canaries, alpha)
+    power = power_at_half_noise(claimed, found.canaries, alpha, found.at_half_noise)
     passed = lower <= claimed
     blind = passed and power < _LEAST_POWER
     broken = (
@@ -92,8 +105,13 @@ def canary_check(
     clock: Clock | None = None,
 ) -> Check:
     """Canaries among the rows of ``features`` for a plan and its oracle, in as many runs as it takes."""
-    wanted = min(MOST, wanted_canaries(subject.plan.budget.mu_per_record, alpha))
-    return judged_guesses(subject.plan, plan_guesses(subject, features, labels, wanted, rng, clock), alpha)
+    plan, clock = subject.plan, clock or Clock()
+    wanted = min(MOST, wanted_canaries(plan.budget.mu_per_record, alpha))
+    found = plan_guesses(subject, features, labels, wanted, rng, clock)
+    more = min(MOST, wanted_canaries(plan.budget.mu_per_record, alpha, found.at_half_noise)) - found.canaries
+    if more > 0 and not clock.over:
+        found = found + plan_guesses(subject, features, labels, more, rng, clock)
+    return judged_guesses(plan, found, alpha)
 
 
 def plan_guesses(
@@ -107,14 +125,16 @@ def plan_guesses(
     """At least ``wanted`` canaries; as many in one run as there are features of their own for."""
     plan, clock = subject.plan, clock or Clock()
     together = _one_each(subject)
-    each = min(plan.problem.dimension, plan.batch_size, len(labels), wanted) if together else 1
+    room = plan.problem.dimension // 2 if _by_features(plan) else plan.problem.dimension
+    each = max(1, min(room, plan.batch_size, len(labels), wanted)) if together else 1
     right = total = runs = 0
+    weak = 0.0
     while total < wanted and not (runs and clock.over):
         clock.say(f"canaries: {total:,} of {wanted:,}")
         rows = _LONG * plan.problem.feature_norm * np.eye(plan.problem.dimension)[:each]
-        right += guess(subject, features, labels, rows, rng, whole=not together)
-        total, runs = total + each, runs + 1
-    return Guesses(right, total, runs)
+        told, expected = guess(subject, features, labels, rows, rng, whole=not together)
+        right, weak, total, runs = right + told, weak + expected, total + each, runs + 1
+    return Guesses(right, total, runs, weak / total)
 
 
 def estimator_guesses(
@@ -128,11 +148,12 @@ def estimator_guesses(
 ) -> Guesses:
     """Canaries with a new feature each, before the rows of ``features``: one run, if its first round has the room."""
     clock = clock or Clock()
-    each = min(wanted, max(1, len(labels) // 2))
+    each, twice = min(wanted, max(1, len(labels) // 2)), getattr(estimator, "adjacency", "") == "replace"
     right = total = runs = 0
+    weak = 0.0
     while total < wanted and not (runs and clock.over):
         clock.say(f"canaries: {total:,} of {wanted:,}")
-        wide = np.zeros((each + len(labels), features.shape[1] + each))
+        wide = np.zeros((each + len(labels), features.shape[1] + (2 if twice else 1) * each))
         wide[each:, : features.shape[1]] = features
         coins = np.concatenate([np.full(each, np.nanmax(labels)), labels])
         subject = estimator_subject(estimator, wide, coins, classes)
@@ -140,24 +161,29 @@ def estimator_guesses(
         rows = np.zeros((each_run, wide.shape[1]))
         norm = float(estimator.feature_norm or 1.0)
         rows[np.arange(each_run), features.shape[1] + np.arange(each_run)] = _LONG * norm
-        right += guess(subject, wide, coins, rows, rng)
-        total, runs = total + each_run, runs + 1
-    return Guesses(right, total, runs)
+        told, expected = guess(subject, wide, coins, rows, rng)
+        right, weak, total, runs = right + told, weak + expected, total + each_run, runs + 1
+    return Guesses(right, total, runs, weak / total)
 
 
 def guess(
     subject: Subject, features: Array, labels: Array, canaries: Array, rng: np.random.Generator, *, whole: bool = False
-) -> int:
-    """One run with ``canaries`` at its first places, each in or out by a coin; how many coins are told right.
+) -> tuple[int, float]:
+    """One run with ``canaries`` at its first places, each in or out by a coin.
 
-    A canary is read off its own feature's coordinates, or off all of them if ``whole`` (one canary then).
+    A canary is read off its own features' coordinates, or off all of them if ``whole`` (one canary then).
+
+    Returns
+    -------
+    How many coins are told right, and how many one would expect at half the noise.
     """
+    from scipy.special import ndtr
+
     plan, count = subject.plan, len(canaries)
     coins = rng.integers(0, 2, count).astype(bool)
     x, y = np.array(features, dtype=np.float64), np.array(labels, dtype=np.float64)
-    label = np.nanmax(y)
-    x[:count], y[:count] = canaries, label
-    x[:count][~coins], y[:count][~coins] = _out(plan, canaries, label, ~coins)
+    label, others, other = float(np.nanmax(y)), *_out(plan, canaries, y)
+    x[:count], y[:count] = np.where(coins[:, None], canaries, others), np.where(coins, label, other)
     ids = _ids(plan, count, len(y))
     seen = observe(lambda: subject.run(x, y, ids, False))
     if seen.error is not None or not schedules(plan, seen.released):
@@ -166,25 +192,32 @@ def guess(
     precision = np.linalg.inv(plan.schedule.most_noise.sigma**2 * (w @ w.T))
     reading = precision @ seen.noise(0, plan.schedule.rounds)  # the first places are the survey's, if there is one
     in_round = _rounds(plan, ids[:count])
-    right = 0
+    right, expected = 0, 0.0
     for i in range(count):
         t = int(in_round[i])
         shift = _alone(subject, seen.queries[t], canaries[i : i + 1], np.array([label]))
         if plan.budget.adjacency == "replace":  # otherwise a canary that is out contributes nothing
-            shift = shift - _alone(subject, seen.queries[t], -canaries[i : i + 1], np.array([label]))
-        own = slice(None) if whole else _own(plan, seen.queries[t], int(np.argmax(canaries[i])))
+            shift = shift - _alone(subject, seen.queries[t], others[i : i + 1], np.array([other]))
+        own = np.arange(shift.size) if whole else _own_of(plan, seen.queries[t], canaries[i], others[i])
         s = shift[own]
         ratio = float(s @ reading[t, own]) + (float(coins[i]) - 0.5) * float(s @ s) * precision[t, t]
         right += int((ratio > 0) == coins[i])
-    return right
+        expected += float(ndtr(math.sqrt(float(s @ s) * precision[t, t])))
+    return right, expected
 
 
-def _out(plan: Plan, rows: Array, label: float, which: Any) -> tuple[Array, Array]:
-    """Return what replaces a canary that is out: its mirror image under replace, else a row without a label."""
-    chosen = rows[which]
-    if plan.budget.adjacency == "replace":
-        return -chosen, np.full(len(chosen), label)
-    return chosen, np.full(len(chosen), np.nan)
+def _by_features(plan: Plan) -> bool:
+    """Whether a canary that is out is a row along another feature: its mirror image has the same second moment."""
+    return plan.budget.adjacency == "replace" and plan.schedule.survey_length > 0
+
+
+def _out(plan: Plan, rows: Array, labels: Array) -> tuple[Array, float]:
+    """Return what replaces canaries that are out, and its label: another row, or the same without a label."""
+    if plan.budget.adjacency != "replace":
+        return rows, math.nan
+    if _by_features(plan) and rows.shape[1] >= 2 * len(rows):
+        return np.roll(rows, len(rows), axis=1), float(np.nanmin(labels))
+    return -rows, float(np.nanmax(labels))
 
 
 def _alone(subject: Subject, query: Query, row: Array, label: Array) -> Array:
@@ -193,11 +226,17 @@ def _alone(subject: Subject, query: Query, row: Array, label: Array) -> Array:
     return np.array(answer.total, dtype=np.float64)
 
 
+def _own_of(plan: Plan, query: Query, *rows: Array) -> Any:
+    """Coordinates that belong to the features of rows along one feature each."""
+    features = {int(np.argmax(np.abs(row))) for row in rows}
+    return np.concatenate([_own(plan, query, feature) for feature in sorted(features)])
+
+
 def _own(plan: Plan, query: Query, feature: int) -> Any:
     """Coordinates that belong to one feature: one for each class, and in a survey its square and its mean too."""
     p, moment = plan.problem.dimension + plan.problem.intercept, query.moment
     if moment is None:
-        return slice(feature, None, p)
+        return np.arange(feature, plan.problem.parameters, p)
     if moment.kind == "full":
         first = feature * p - feature * (feature - 1) // 2  # where row `feature` of the packed triangle begins
         second, after = [first, *([first + p - 1 - feature] if plan.problem.intercept else [])], p * (p + 1) // 2
@@ -229,15 +268,13 @@ def _rounds(plan: Plan, ids: Ids) -> Ids:
 def _one_each(subject: Subject) -> bool:
     """Whether a row along one feature moves that feature's coordinates and (almost) no other."""
     plan = subject.plan
-    noise, x = plan.schedule.most_noise, plan.problem.domain.project(np.zeros(plan.problem.parameters))
-    moment = plan.method.moment(plan.problem) if isinstance(plan.method, Surveyed) else None
-    query = Query(0, (x,), (1.0,), plan.clip, plan.batch_size, noise.grid, noise.rowwise, moment=moment)
+    query = first_query(plan)
     rows = _LONG * plan.problem.feature_norm * np.eye(plan.problem.dimension)
     ask: Callable[[int], Array] = lambda k: _alone(subject, query, rows[k : k + 1], np.ones(1))  # noqa: E731
     try:
         answers = [ask(k) for k in range(min(8, plan.problem.dimension))]
     except Exception:
         return False
-    least = 0.99 if moment is None else 0.7  # the intercept and the health of rows are everybody's
+    least = 0.99 if query.moment is None else 0.7  # the intercept and the health of rows are everybody's
     kept = [np.linalg.norm(a[_own(plan, query, k)]) >= least * np.linalg.norm(a) > 0 for k, a in enumerate(answers)]
     return all(kept)

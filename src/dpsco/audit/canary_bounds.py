@@ -64,19 +64,36 @@ def _largest(refuted: Callable[[float], bool]) -> float:
     return low
 
 
-def wanted_canaries(mu: float, alpha: float) -> int:
-    """Canaries that catch half the noise in 99 % of audits, if guesses are independent."""
+def wanted_canaries(mu: float, alpha: float, right: float | None = None) -> int:
+    """Canaries that catch half the noise in 99 % of audits, if guesses are independent.
+
+    ``right`` is as in ``power_at_half_noise``; where canaries are so weak that no number is enough, 2^30.
+    """
     from scipy.special import ndtr, ndtri
 
-    honest, weak = float(ndtr(mu / 2)), float(ndtr(mu))
+    honest, weak = float(ndtr(mu / 2)), float(ndtr(mu)) if right is None else right
+    if weak <= honest:
+        return 1 << 30
     spread = -float(ndtri(alpha)) * math.sqrt(honest * (1 - honest)) + _POWER * math.sqrt(weak * (1 - weak))
-    return math.ceil((spread / (weak - honest)) ** 2)
+    return min(1 << 30, math.ceil((spread / (weak - honest)) ** 2))
 
 
-def power_at_half_noise(mu: float, canaries: int, alpha: float) -> float:
-    """Probability of catching half the noise with so many canaries, if guesses are independent."""
+def power_at_half_noise(mu: float, canaries: int, alpha: float, right: float | None = None) -> float:
+    """Probability of catching half the noise with so many canaries, if guesses are independent.
+
+    Parameters
+    ----------
+    mu : float
+        The claim.
+    canaries : int
+        Coins in all.
+    alpha : float
+        Rate of false alarms.
+    right : float, optional
+        Share of coins that are told right at half the noise; that of canaries as strong as the claim unless given.
+    """
     from scipy.special import ndtr, ndtri
 
-    honest, weak = float(ndtr(mu / 2)), float(ndtr(mu))
+    honest, weak = float(ndtr(mu / 2)), min(float(ndtr(mu)) if right is None else right, 1.0 - 1e-12)
     needed = honest - float(ndtri(alpha)) * math.sqrt(honest * (1 - honest) / canaries)
     return float(ndtr((weak - needed) / math.sqrt(weak * (1 - weak) / canaries)))

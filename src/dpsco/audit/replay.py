@@ -10,12 +10,12 @@ from functools import partial
 
 import numpy as np
 
-from dpsco.audit.attack_rows import OddRow, odd_rows
+from dpsco.audit.attack_rows import OddRow, far_from, odd_rows
 from dpsco.audit.audit_report import Check
 from dpsco.audit.clock import Clock
 from dpsco.audit.input_forms import ARRAY, forms
 from dpsco.audit.recording import Transcript, observe
-from dpsco.audit.subject import Ids, Subject, schedules
+from dpsco.audit.subject import Ids, Subject, first_query, schedules
 from dpsco.query import Array
 
 __all__ = ["replay_check"]
@@ -84,11 +84,6 @@ _IN_OTHER_FORMS = ("ordinary", "100 times too long", "NaN in a feature", "label 
 _LEAST = 12  # pairs that are tried however slow the subject is
 
 
-def _listed(texts: list[str]) -> tuple[str, ...]:
-    more = (f"{len(texts)} findings in all.",) if len(texts) > _LISTED else ()
-    return tuple(texts[:_LISTED]) + more
-
-
 def _tried(rows: list[OddRow], *, dense: bool) -> list[tuple[str, OddRow]]:
     others = [(form, row) for form in forms(dense=dense) for row in rows if row.name in _IN_OTHER_FORMS]
     return [(ARRAY, row) for row in rows] + others
@@ -110,10 +105,13 @@ def _pair(subject: Subject, rows: _Rows, place: int, row: OddRow) -> tuple[_Rows
     x[place], y[place] = row.features, row.label
     odd = (x, y, ids)
     adjacency = subject.plan.budget.adjacency
-    if adjacency == "replace":  # its mirror image is as far away as a row can be
-        mirrored = x.copy()
-        mirrored[place] *= -1.0
-        return odd, (mirrored, y, ids)
+    if adjacency == "replace":
+        plan = subject.plan
+        surveyed = plan.schedule.survey_length > 0 and place < plan.schedule.batch_size
+        other = far_from(row, plan.problem, first_query(plan).moment if surveyed else None)
+        far = (x.copy(), y.copy(), ids)
+        far[0][place], far[1][place] = other.features, other.label
+        return odd, far
     if adjacency == "add-remove":
         return odd, (np.delete(x, place, axis=0), np.delete(y, place), np.delete(ids, place))
     zero = (x.copy(), y.copy(), ids)

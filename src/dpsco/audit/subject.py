@@ -19,7 +19,7 @@ from dpsco.methods.surveyed import Surveyed
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import second_stage
 from dpsco.problem import CustomLoss
-from dpsco.query import Array
+from dpsco.query import Array, Query
 from dpsco.release.calibration import Calibration
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.stream import stream
@@ -28,7 +28,7 @@ from dpsco.run.train import library_oracle
 
 Ids = NDArray[np.int64]
 
-__all__ = ["Ids", "Subject", "classes_of", "estimator_subject", "plan_subject", "schedules"]
+__all__ = ["Ids", "Subject", "classes_of", "estimator_subject", "first_query", "plan_subject", "schedules"]
 
 _FIXED = bytes(range(32))
 
@@ -49,6 +49,13 @@ class Subject:
     scaled: Callable[[Array], Array]
     """Rows as the oracle sees them."""
     own_oracle: bool
+
+
+def first_query(plan: Plan) -> Query:
+    """Return what the first round asks of each row, at the domain's point next to 0."""
+    schedule = plan.schedule
+    x0 = plan.problem.domain.project(np.zeros(plan.problem.parameters))
+    return plan.method.ask(schedule, plan.method.start(schedule, x0))
 
 
 def schedules(plan: Plan, released: Sequence[Array]) -> list[Schedule]:
