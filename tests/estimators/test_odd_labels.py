@@ -36,7 +36,7 @@ def test_a_label_of_another_kind_is_a_zero_row(odd, wrap) -> None:
     assert fitted(model, wrap(cells.tolist()) if not isinstance(odd, tuple) else cells) == reference
 
 
-@pytest.mark.parametrize("odd", ["high", None, [1.0]])
+@pytest.mark.parametrize("odd", ["high", None, [1.0], float("inf"), -np.inf])
 def test_a_target_that_is_no_number_is_a_zero_row(odd) -> None:
     model = PrivateLinearRegression(**COMMON, label_bound=1.0, invalid_rows="zero")
     targets = X[:, 0].tolist()
@@ -54,6 +54,23 @@ def test_by_default_an_odd_label_is_refused_and_not_quoted() -> None:
             np.array([*Y[:40], "Confidential", *Y[41:]], dtype=object),
         )
     assert "Confidential" not in str(caught.value)
+
+
+@pytest.mark.parametrize("model", [PrivateLogisticRegression, PrivateLinearRegression])
+@pytest.mark.parametrize(
+    "wrap", [list, np.array, pd.Series, lambda y: np.array([y, y]).T, lambda y: pd.DataFrame({"a": y, "b": y})]
+)
+@pytest.mark.parametrize("odd", [0.123456789j, 0.123456789, "0.123456789", float("nan")])
+def test_no_check_of_labels_quotes_a_cell_or_a_count(model, wrap, odd) -> None:
+    facts = {"classes": [0, 1]} if model is PrivateLogisticRegression else {"label_bound": 1.0}
+    labels = wrap([*Y[:40], odd, *Y[41:]])
+    if model is PrivateLinearRegression and np.ndim(labels) == 1 and odd in (0.123456789, "0.123456789"):
+        return  # a target like any other
+    with pytest.raises((DataError, dpsco.InvalidArgument)) as caught:
+        fitted(model(**COMMON, **facts), labels)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    assert "0.123" not in str(caught.value)
+    assert "300" not in str(caught.value)
 
 
 def test_classes_are_not_guessed_from_a_mixture() -> None:

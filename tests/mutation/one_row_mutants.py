@@ -9,6 +9,7 @@ __all__ = ["ONE_ROW"]
 ODD = "tests/rows/test_one_odd_row.py"
 DECLARED = "tests/rows/test_declared_types.py"
 DECIDES = "tests/rows/test_types_one_cell_decides.py"
+DAMAGE = "tests/rows/test_damage_or_cell.py"
 IDS = "tests/rows/test_ids.py"
 LINES = "tests/rows/test_lines_of_csv.py"
 PRESENCE = "tests/engines/on_flower/test_presence.py"
@@ -85,6 +86,41 @@ ONE_ROW = (
         "ids in text as canonical numbers",
         (("rows/cells.py", "text[1:] if _SIGNED.match(text) else text", "canonical_text(text)"),),
         (f"{IDS}::test_ids_that_are_written_differently_are_different_people_in_memory",),
+    ),
+    Mutant(
+        "a day with a time of day is damage",
+        (
+            (
+                "rows/readers/arrow.py",
+                "if pa.types.is_date64(column.type):\n        return",
+                "if False:\n        return",
+            ),
+        ),
+        (f"{DAMAGE}::test_a_day_with_a_time_of_day_is_its_day",),
+    ),
+    Mutant(
+        "an infinite target counts",
+        (("rows/row_norm.py", "np.where(np.isfinite(targets), np.clip", "np.where(~np.isnan(targets), np.clip"),),
+        (f"{DAMAGE}::test_a_target_that_is_not_finite_is_a_zero_row",),
+    ),
+    Mutant(
+        "a message about complex labels quotes them",
+        (
+            (
+                "estimators/validation.py",
+                "        _refuse_complex(y)\n",
+                "        column_or_1d(y)\n",
+            ),
+        ),
+        ("tests/estimators/test_odd_labels.py::test_no_check_of_labels_quotes_a_cell_or_a_count",),
+    ),
+    Mutant(
+        "rows that were scaled in place count as declared",
+        (("rows/encoded_rows.py", "digest is not None and digest == _digest(rows)", "digest is not None"),),
+        (
+            "tests/estimators/test_origin_of_rows.py"
+            "::test_rows_that_a_step_changed_in_place_do_not_speak_for_themselves",
+        ),
     ),
     Mutant(
         "a blank line of a libsvm file is no row",

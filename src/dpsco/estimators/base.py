@@ -31,6 +31,7 @@ from dpsco.query import Array
 from dpsco.rows.containers import column_texts
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.csr import is_sparse
+from dpsco.rows.encoded_rows import declared_norm
 from dpsco.rows.public_columns import columns_from
 from dpsco.rows.stream import stream
 from dpsco.run import Facts, Model, Result, Run, train
@@ -117,8 +118,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         _refuse(refused)
         if y is None and unit is None and is_chunks(X):
             return self._fit_chunks(X)
-        upstream = self._upstream(X)
-        X, y = self._validated(X, y, first=True)
+        declared = declared_norm(X)
+        X, y = self._validated(X, y, first=True, declared=declared)
         loss, targets, leaks = self._targets(y, whole=True)
         planned = self._plan(loss, len(targets) if self.n is None else self.n, solver=self.solver)
         start = self._start(planned)
@@ -128,7 +129,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         if cap is not None:
             texts, codes = column_texts(checked_ids(unit, len(targets)), of="id")
             targets[order[~cap.counted_texts(texts, codes[order])]] = np.nan
-        facts = self._facts(cap, leaks, upstream)
+        facts = self._facts(cap, leaks, self.columns is None and declared is None)
         rows = PermutedRows(X, targets, order, self._norm)
         result = train(planned, rows, start=start, key=key, account=open_account(self.account), facts=facts)
         self._run = None
@@ -146,8 +147,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         X, y = next(coming, (None, None))
         if X is None:
             raise DataError("The iterable has no chunk: no row was found. Nothing was spent.")
-        upstream = self._upstream(X)
-        rows, y = self._validated(X, y, first=True)
+        rows, y = self._validated(X, y, first=True, declared=declared_norm(X))
         loss, targets, leaks = self._targets(y, whole=False)
         planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
         start, (key, _) = self._start(planned), self._randomness()
@@ -158,7 +158,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
                 more, labels = self._validated(X, y, first=False)
                 yield self._in_ball(more), self._targets(labels, whole=False)[1]
 
-        facts, sparse = self._facts(None, leaks, upstream), is_sparse(rows[:1])
+        facts, sparse = self._facts(None, leaks, self.columns is None), is_sparse(rows[:1])  # later chunks are unknown
         given = stream(encoded(), dtype=str(rows[:1].dtype), sparse=sparse)
         result = train(planned, given, start=start, key=key, account=open_account(self.account), facts=facts)
         self._run = None
@@ -194,14 +194,13 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
             raise HorizonError("A run in progress does not survive pickling: this copy can predict, not go on.")
         if classes is not None and getattr(self, "classes", None) is None:
             self._stated_classes = classes
-        upstream = self._upstream(X)
-        X, y = self._validated(X, y, first=first)
+        X, y = self._validated(X, y, first=first, declared=declared_norm(X) if first else None)
         loss, targets, leaks = self._targets(y, whole=False)
         if first:
             key, _ = self._randomness()
             self._units = self._cap(unit)
             planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
-            facts, start = self._facts(self._units, leaks, upstream), self._start(planned)
+            facts, start = self._facts(self._units, leaks, self.columns is None), self._start(planned)
             run = Run(planned, oracle=library_oracle(planned), start=start, key=key, facts=facts)
             account = open_account(self.account)
             if account is not None:
@@ -217,15 +216,14 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
 
     # --- pieces -------------------------------------------------------------------------------------
 
-    def _validated(self, X: Any, y: Any, *, first: bool) -> tuple[Any, Any]:
+    def _validated(self, X: Any, y: Any, *, first: bool, declared: float | None = None) -> tuple[Any, Any]:
         strict = one_of("invalid_rows", self.invalid_rows, ("error", "zero")) == "error"
         if first:
             self.columns_ = None if self.columns is None else columns_from(self.columns)
-        X = self._encoded(X)
-        declared = getattr(X, "feature_norm", None)
-        X = self._typed(X, first=first, strict=strict)
+        X = self._typed(self._encoded(X), first=first, strict=strict)
         y = one_column(y, len(X), strict=strict)
         if first:
+            declared = declared if self.columns_ is None else self.columns_.row_norm
             norm = (1.0 if declared is None else declared) if self.feature_norm is None else self.feature_norm
             self._norm = positive("feature_norm", norm, "Rows are scaled into it; it must be public.")
         return X, y

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 
 from dpsco.accounting.gaussian import compose, epsilon_of, mu_of
 from dpsco.errors import InvalidArgument
 from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.public_facts import class_codes, class_shares, declared_classes
+from dpsco.estimators.validation import check_labels
 from dpsco.planning.geometry import Geometry
 from dpsco.problem import Logistic, Loss, SmoothedHinge, Softmax
 from dpsco.query import Array
@@ -32,7 +32,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
 
     def _targets(self, y: Any, *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
         if self.invalid_rows == "error":
-            check_classification_targets(y)
+            check_labels(y)
         stated = self.classes
         earlier = False
         if stated is None and not whole:  # said in a call of partial_fit, or known from an earlier fit

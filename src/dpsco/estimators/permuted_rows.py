@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, Portion
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.layout import Layout
 from dpsco.rows.on_demand import RowsOnDemand
+from dpsco.rows.one_pass import whole
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.stream import Sample, Stream
 
@@ -39,10 +41,11 @@ class PermutedRows(Stream):
             yield Batch(step, self._chunks(first, min(first + layout.batch_size, len(self._order))))
 
     def _check_portions(self, portions: Sequence[Portion]) -> None:
-        """Any consecutive portions will do: the rows stay at hand."""
+        """Any portions of whole rows will do: the rows stay at hand."""
+        deque(whole(portions), maxlen=0)
 
     def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
-        for step, portion in enumerate(portions):
+        for step, portion in enumerate(whole(portions)):
             last = min(portion.last, len(self._order))
             yield Batch(step, self._chunks(min(portion.first, last), last))
 

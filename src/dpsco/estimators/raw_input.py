@@ -33,7 +33,7 @@ class RawInput:
 
     def _encoded(self, X: Any) -> Any:
         """Return a raw table as features, if columns are declared."""
-        return X if self.columns_ is None else self.columns_.transform(X)
+        return X if self.columns_ is None else self.columns_.encode(self.columns_.table(X))
 
     def _typed(self, X: Any, *, first: bool, strict: bool) -> Any:
         """Return rows behind the gate, and note names and numbers of features."""
@@ -54,10 +54,6 @@ class RawInput:
         """Return the names of the features of an encoded row; nothing if the table has none."""
         columns = self.columns_
         return tuple(map(str, getattr(self, "feature_names_in_", ()))) if columns is None else columns.feature_names
-
-    def _upstream(self, X: Any) -> bool:
-        """Return whether it is unknown what made ``X``: rows of ``PublicColumns`` come with their norm."""
-        return self.columns is None and getattr(X, "feature_norm", None) is None
 
     def _in_ball(self, rows: Any) -> Any:
         """Return all of the rows, each scaled into the unit ball."""

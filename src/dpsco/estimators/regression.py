@@ -15,6 +15,7 @@ from dpsco.planning.geometry import Geometry
 from dpsco.problem import Huber, Loss, Squared
 from dpsco.query import Array
 from dpsco.rows.containers import column_numbers
+from dpsco.rows.row_norm import clamped
 from dpsco.run import Model
 
 __all__ = ["PrivateLinearRegression"]
@@ -118,8 +119,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
             )
         self._bound, inferred = label_bound_of(self.label_bound, targets if whole else None)
         self._unit = self._bound
-        with np.errstate(all="ignore"):  # a warning that depends on a row is an output
-            targets = np.clip(targets / self._bound, -1.0, 1.0)
+        targets = clamped(targets, self._bound)
         loss: Loss = Squared(label_bound=1.0) if self.loss == "squared" else Huber(self.width)
         return loss, targets, ("label_bound was read off the rows",) if inferred else ()
 

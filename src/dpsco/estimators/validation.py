@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpsco.errors import DataError, InvalidArgument, positive_integer
@@ -20,7 +21,7 @@ from dpsco.rows.containers import column_length, is_rows
 from dpsco.rows.csr import CsrRows
 from dpsco.rows.gate import admit, all_finite, container, container_width, declared_by
 
-__all__ = ["checked_ids", "is_chunks", "is_empty", "one_column", "typed_rows"]
+__all__ = ["check_labels", "checked_ids", "is_chunks", "is_empty", "one_column", "typed_rows"]
 
 _REMEDY = "Clean them, or pass invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
 
@@ -90,7 +91,11 @@ def one_column(y: Any, rows: int, *, strict: bool) -> Any:
     if y is None:
         raise DataError("This estimator requires y to be passed, but the target y is None.")
     if strict:
-        y = column_or_1d(y, warn=True)
+        _refuse_complex(y)
+        try:
+            y = column_or_1d(y, warn=True)
+        except Exception:  # the text of a foreign error may quote cells
+            raise DataError("y should be a 1d array: one label per row, text or numbers.") from None
     elif len(shape := tuple(getattr(y, "shape", (0,)))) == 2 and shape[-1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples, ).",
@@ -103,6 +108,16 @@ def one_column(y: Any, rows: int, *, strict: bool) -> Any:
     if column_length(y) != rows:
         raise DataError("Found input variables with inconsistent numbers of samples: expected one label per row of X.")
     return y
+
+
+def check_labels(y: Any) -> None:
+    """Raise ``DataError`` if ``y`` holds no labels of classes; the text of scikit-learn names a kind and no cell."""
+    try:
+        check_classification_targets(y)
+    except Exception as error:
+        told = str(error)
+        known = isinstance(error, ValueError) and told.startswith("Unknown label type: ")
+        raise DataError(told if known else f"y has cells that are NaN or infinite, or no labels. {_REMEDY}") from None
 
 
 def checked_ids(unit: Any, rows: int) -> Any:
@@ -136,6 +151,13 @@ def _rectangular(X: Any) -> NDArray[Any]:
         return np.asarray(X if isinstance(X, (list, tuple)) else X.tolist())
     except Exception:  # the text of a foreign error may quote cells
         raise DataError("Expected 2D array: rows of one length each. Reshape your data.") from None
+
+
+def _refuse_complex(y: Any) -> None:
+    cells = y if isinstance(y, (list, tuple)) else ()
+    kind = getattr(getattr(y, "dtype", None), "kind", "")
+    if kind == "c" or any(isinstance(cell, (complex, np.complexfloating)) for cell in cells):
+        raise DataError(f"Complex data not supported: y holds complex numbers. {_REMEDY}")
 
 
 def _refuse_kinds(X: Any) -> None:

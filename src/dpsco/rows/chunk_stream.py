@@ -14,7 +14,7 @@ from dpsco.query import CHUNK_ROWS, Batch, Chunk, Portion
 from dpsco.rows.containers import is_rows, width_message
 from dpsco.rows.gate import Declared, container, container_width
 from dpsco.rows.layout import Layout
-from dpsco.rows.one_pass import COPY_BYTES, Again, Sample, Stream, chunk_rows
+from dpsco.rows.one_pass import COPY_BYTES, Again, Sample, Stream, chunk_rows, whole
 from dpsco.rows.rechunk import WaitingRows, copied
 
 __all__ = ["ChunkStream"]
@@ -70,9 +70,9 @@ class ChunkStream(Stream):
             at = portion.last
 
     def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
-        whole = isinstance(portions, Sequence) and len(portions) == 1
-        for step, portion in enumerate(portions):
-            if whole and self._items is not None:
+        only = isinstance(portions, Sequence) and len(portions) == 1
+        for step, portion in enumerate(whole(portions)):
+            if only and self._items is not None:
                 yield Batch(step, Again(partial(self._from_start, portion.rows)))
             else:
                 yield Batch(step, self._chunks(portion.rows))

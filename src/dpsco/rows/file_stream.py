@@ -34,7 +34,7 @@ from dpsco.rows.readers.libsvm import LibsvmSource
 from dpsco.rows.readers.npz import NpzSource
 from dpsco.rows.readers.remote import RemoteFile, is_remote, remote_files
 from dpsco.rows.readers.source import COMPRESSED, MatrixSource, Table, TableSource
-from dpsco.rows.row_norm import unit_rows
+from dpsco.rows.row_norm import clamped, unit_rows
 from dpsco.rows.shuffle import shuffled
 
 __all__ = ["FileRows", "Labels", "RowForm", "open_source"]
@@ -78,8 +78,7 @@ class Labels:
     def encode(self, column: Any) -> Array:
         """One number a row; NaN, a zero row, where the label is missing or not declared."""
         if self.bound is not None:
-            with np.errstate(all="ignore"):  # a warning that depends on a row is an output
-                return np.clip(column_numbers(column) / self.bound, -1.0, 1.0)
+            return clamped(column_numbers(column), self.bound)
         texts, codes = (column.values, column.codes) if isinstance(column, Coded) else column_texts(column)
         named = self.classes or ()
         places = {label_text(name): place for place, name in enumerate(named)}

@@ -14,7 +14,7 @@ from dpsco.query import CHUNK_ROWS, Batch, Chunk, Portion, chunk_multiple
 from dpsco.rows.csr import CsrRows
 from dpsco.rows.layout import Layout
 
-__all__ = ["COPY_BYTES", "Again", "Sample", "Stream", "chunk_rows"]
+__all__ = ["COPY_BYTES", "Again", "Sample", "Stream", "chunk_rows", "whole"]
 
 COPY_BYTES = 1 << 20
 """Bytes of a chunk that is a copy: converted, gathered from short ones, or from rows here and there."""
@@ -88,6 +88,17 @@ class Stream:
 
     def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
         raise NotImplementedError
+
+
+def whole(portions: Iterable[Portion]) -> Iterator[Portion]:
+    """Yield the portions; ``InvalidArgument`` if one samples among its rows, for streams that hand out all of them."""
+    for portion in portions:
+        if portion.rate < 1.0:
+            raise InvalidArgument(
+                f"Expected portions of whole rows here, got one with rate={portion.rate:g}: its noise is made for a "
+                "sample. Use stream(X, y)."
+            )
+        yield portion
 
 
 def chunk_rows(features: Any, limit: int) -> int:

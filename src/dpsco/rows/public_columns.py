@@ -23,18 +23,13 @@ from numpy.typing import NDArray
 from dpsco.errors import InvalidArgument
 from dpsco.rows.column_kinds import Boolean, Category, Column, Date, Hashed, Number
 from dpsco.rows.column_schema import entries_of, from_entries, read_schema, write_schema
+from dpsco.rows.encoded_rows import stamped
 from dpsco.rows.named_columns import table_of
 
-__all__ = ["EncodedRows", "PublicColumns", "columns_from"]
+__all__ = ["PublicColumns", "columns_from"]
 
 SPARSE_FROM = 32
 """Features for each column from which rows are kept sparse."""
-
-
-class EncodedRows(np.ndarray):
-    """A plain array that also says how long its rows can be; views and results of arithmetic say nothing."""
-
-    feature_norm: float | None = None
 
 
 class PublicColumns:
@@ -215,11 +210,11 @@ class PublicColumns:
         DataError
             If a declared column is absent, there twice, or of a type that cannot hold it. Messages name columns.
         """
-        encoded = self.encode(table_of(X, {column.name: column.reads for column in self.features}))
-        if not self.sparse:
-            encoded = encoded.view(EncodedRows)
-        encoded.feature_norm = self.row_norm
-        return encoded
+        return stamped(self.encode(self.table(X)), self.row_norm)
+
+    def table(self, X: Any) -> Mapping[str, Any]:
+        """Return the declared columns of ``X``, for ``encode``."""
+        return table_of(X, {column.name: column.reads for column in self.features})
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Return ``transform(X)``."""

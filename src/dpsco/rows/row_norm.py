@@ -9,9 +9,19 @@ from numpy.typing import NDArray
 
 from dpsco.rows.csr import CsrRows, is_sparse
 
-__all__ = ["unit_rows"]
+__all__ = ["clamped", "unit_rows"]
 
 _STRIP_BYTES = 1 << 20
+
+
+def clamped(targets: Any, bound: float) -> Any:
+    """Each target as ``y / bound``, clamped to [-1, 1]; NaN, a zero row, where it is not finite.
+
+    >>> clamped(np.array([1.0, -9.0, np.inf, np.nan]), 2.0).tolist()
+    [0.5, -1.0, nan, nan]
+    """
+    with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+        return np.where(np.isfinite(targets), np.clip(targets / bound, -1.0, 1.0), np.nan)
 
 
 def unit_rows(rows: Any, feature_norm: float, *, in_place: bool = False) -> Any:

@@ -24,7 +24,7 @@ from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.gate import admit, admit_labels, all_finite, container, container_width, declared_by
 from dpsco.rows.ids import NO_ROUND, rounds_of_ids
 from dpsco.rows.layout import LabelRule, Layout
-from dpsco.rows.one_pass import COPY_BYTES, Again, Sample, Stream, chunk_rows
+from dpsco.rows.one_pass import COPY_BYTES, Again, Sample, Stream, chunk_rows, whole
 from dpsco.rows.shuffle import block_order
 
 __all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Sample", "Stream", "stream"]
@@ -155,7 +155,7 @@ class HashedStream(ArrayStream):
         """Each portion is a stretch of the places that ids are hashed to."""
         order = np.argsort(self._rounds, kind="stable")
         places = self._rounds[order]
-        for step, portion in enumerate(portions):
+        for step, portion in enumerate(whole(portions)):
             first, last = np.searchsorted(places, [portion.first, portion.last])
             yield Batch(step, self._picked(order[first:last]))
 

@@ -11,6 +11,7 @@ from dpsco.errors import DataError, InvalidArgument, one_of, positive, positive_
 from dpsco.query import CHUNK_ROWS, Batch, Portion, chunk_multiple
 from dpsco.rows.file_stream import Labels, RowForm, open_source
 from dpsco.rows.layout import Layout
+from dpsco.rows.one_pass import whole
 from dpsco.rows.public_columns import PublicColumns
 from dpsco.rows.readers.arrow import ParquetSource
 from dpsco.rows.stream import Sample, Stream
@@ -103,7 +104,7 @@ class ShardStream(Stream):
 
     def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
         rows = self.rows
-        for step, part in enumerate(portions):
+        for step, part in enumerate(whole(portions)):
             yield self._handed_out(step, open_round(rows.shards, step, part.first, part.last, rows.order, rows.unit))
 
     def _handed_out(self, step: int, spans: tuple[Span, ...]) -> SpanBatch:

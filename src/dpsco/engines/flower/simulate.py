@@ -24,6 +24,7 @@ from dpsco.planning.plan import Plan
 from dpsco.problem import Logistic
 from dpsco.query import Array, Batch, Chunk, Portion, chunk_multiple
 from dpsco.rows.layout import Layout
+from dpsco.rows.one_pass import whole
 from dpsco.rows.stream import Sample, Stream
 from dpsco.run import Result, train
 
@@ -85,7 +86,7 @@ class _Devices(Stream):
 
     def _portions(self, portions: Iterable[Portion], sample: Sample | None) -> Iterator[Batch]:
         hours = self._availability.hours(self._layout.rounds, np.random.default_rng([self._seed, 1]))
-        for step, portion in enumerate(portions):
+        for step, portion in enumerate(whole(portions)):
             first, last = np.searchsorted(self._places, [portion.first, portion.last])
             rng = np.random.default_rng([self._seed, 2, step])
             there = self._availability.answers(int(last - first), float(hours[step]), rng)

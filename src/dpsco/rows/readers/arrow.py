@@ -53,8 +53,7 @@ class _Files(TableSource):
         for path in self._paths:  # every file is looked at before the first row is used
             _check_columns(path, self._schema(path), numbers, (*texts, *ids))
         for path in self._paths:
-            for batch in self._guarded(path, wanted):
-                yield arrow_table(batch, numbers, texts, ids)
+            yield from self._guarded(path, wanted, made=lambda batch: arrow_table(batch, numbers, texts, ids))
 
     def refuse_ids(self, name: str) -> None:
         """Raise ``DataError`` if the column ``name`` of a file cannot hold ids by its type."""
@@ -72,9 +71,16 @@ class _Files(TableSource):
                 )
 
     @classmethod
-    def _guarded(cls, path: Any, wanted: list[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
+    def _guarded(
+        cls,
+        path: Any,
+        wanted: list[str],
+        groups: Sequence[int] | None = None,
+        made: Callable[[Any], Any] = lambda batch: batch,
+    ) -> Iterator[Any]:
+        """Yield what is ``made`` of each batch; what Arrow says about a file or a cell is not shown."""
         try:
-            yield from cls._batches(path, wanted, groups)
+            yield from map(made, cls._batches(path, wanted, groups))
         except (arrow("pyarrow").ArrowException, OSError, EOFError, MemoryError) as error:
             if isinstance(error, MemoryError):
                 raise
@@ -116,8 +122,7 @@ class ParquetSource(_Files):
     ) -> Iterator[Table]:
         """Yield some row groups of one file, in order."""
         wanted = list(dict.fromkeys((*numbers, *texts)))
-        for batch in cls._guarded(path, wanted, groups):
-            yield arrow_table(batch, numbers, texts)
+        yield from cls._guarded(path, wanted, groups, lambda batch: arrow_table(batch, numbers, texts))
 
     @classmethod
     def _open(cls, path: AnyFile) -> Any:
@@ -193,14 +198,21 @@ class ArrowSource(_Files):
 
 
 def _as_bytes(column: Any) -> Any:
-    """Return a column of text as bytes: a cell that is not UTF-8 is missing by itself and is no damage."""
+    """Return a column as bytes or whole numbers, so that only what makes it unreadable counts as damage.
+
+    A cell that is not UTF-8, a day with a time of day and a decimal with too many digits are cells of their own rows.
+    """
     pa = arrow("pyarrow")
     if pa.types.is_dictionary(column.type):
         column.indices.validate(full=True)
         column = column.dictionary
     if pa.types.is_string(column.type):
         return column.view(pa.binary())
-    return column.view(pa.large_binary()) if pa.types.is_large_string(column.type) else column
+    if pa.types.is_large_string(column.type):
+        return column.view(pa.large_binary())
+    if pa.types.is_date64(column.type):
+        return column.view(pa.int64())
+    return column.view(pa.binary(column.type.byte_width)) if pa.types.is_decimal(column.type) else column
 
 
 def _check_columns(path: AnyFile, schema: Any, numbers: Sequence[str], texts: Sequence[str]) -> None:
