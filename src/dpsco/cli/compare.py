@@ -23,7 +23,8 @@ examples
   dpsco compare                                  a quick comparison: under two minutes on two cores
   dpsco compare --full --out compare             the full comparison: half an hour; you may interrupt and continue it
   dpsco compare --data people.parquet --label income --classes low,high
-  dpsco compare --map                            who wins where: rounds, passes, n, p, epsilon, scaling; untuned
+  dpsco compare --map                            who wins where: rounds, passes, n, p, epsilon, scaling
+  dpsco compare --map --data people.parquet --label income --classes low,high
 
 The folder contains compare.json, compare.html, the plots as .svg, and runs.jsonl with every finished run, from which an
 interrupted comparison continues. These are research runs with fixed keys: (epsilon, delta) does not cover the tuning.
@@ -40,7 +41,7 @@ def add_parser(commands: Any) -> None:
         epilog=_TEACH,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--map", action="store_true", help="a map of regimes, every method as planned, instead")
+    parser.add_argument("--map", action="store_true", help="a map of regimes instead: our plans against tuned rivals")
     parser.add_argument("--full", action="store_true", help="the full comparison instead of a quick one")
     parser.add_argument("--out", type=Path, default=Path("compare"), help="folder for the results (default compare/)")
     parser.add_argument("--jobs", type=int, metavar="N", help="number of processes (default: one per core)")
@@ -93,21 +94,20 @@ def run(args: argparse.Namespace) -> int:
 
 def _map(args: argparse.Namespace, processes: int) -> int:
     """Measure the map of regimes, write map.json and map.svg, print the table."""
-    from dpsco.errors import ExtraMissing, InvalidArgument
+    from dpsco.errors import ExtraMissing
     from dpsco.json_files import write_atomic
-    from dpsco.research.compare.map_picture import draw_map, map_lines
-    from dpsco.research.compare.regime_map import CELLS, LIMITS, measure_map
+    from dpsco.research.compare.map_picture import draw_map, map_lines, summary
+    from dpsco.research.compare.regime_map import LIMITS, cells_of, measure_map
 
-    if args.data is not None:
-        raise InvalidArgument("--map simulates its rows: leave --data out.")
+    data = None if args.data is None else _file_data(args)
     scale = "full" if args.full else "quick"
+    regimes = len(cells_of(scale, data))
 
     def advance(done: int) -> None:
         if not args.json:
-            print(f"\r{done} of {len(CELLS[scale])} regimes", end="", file=sys.stderr, flush=True)
+            print(f"\r{done} of {regimes} regimes", end="\n" if done == regimes else "", file=sys.stderr, flush=True)
 
-    results = measure_map(scale, processes=processes, keys=4 if args.full else 1, advance=advance)
-    print(file=sys.stderr)
+    results = measure_map(scale, processes=processes, keys=4 if args.full else 2, advance=advance, data=data)
     args.out.mkdir(parents=True, exist_ok=True)
     write_atomic(args.out / "map.json", json.dumps(results, separators=(",", ":")).encode())
     try:
@@ -117,11 +117,16 @@ def _map(args: argparse.Namespace, processes: int) -> int:
     if args.json:
         print(json.dumps(results))
         return 0
-    title = "Scaling, n, p, epsilon: the best method, its excess risk, and that of the next one over it"
-    print_table(("regime", *LIMITS), map_lines(results), title=title, left=range(7))
+    title = "The best method, its excess risk and that of the next method over it, its seconds and released bytes"
+    print_table(("regime", *LIMITS), map_lines(results), title=title, left=range(7), width=170)
+    columns = ("limit", "regimes in which a method is best", "excess of dpsco.plan over the best: median, most")
+    print_table(columns, summary(results), left=range(3), width=170)
     for name in results["left_out"]:
         print(f"left out: {name}")
-    print(f"Every method as planned, {results['keys']} keys, {results['seconds']:.0f} s. Map: {args.out / 'map.svg'}")
+    tuned = sum(line["bracketed"] for cell in results["cells"] for line in cell["lines"])
+    every = sum(len(cell["lines"]) for cell in results["cells"])
+    print(f"{tuned} of {every} settings are planned or have worse neighbours on both ", end="")
+    print(f"sides; {results['keys']} keys, {results['seconds']:.0f} s. Picture: {args.out / 'map.svg'}")
     return 0
 
 

@@ -1,23 +1,25 @@
 """A map of regimes: which method has the least excess risk, with how many rounds and passes, and by how much.
 
 Rows are those of the reference problem (datasets.py) in any number and dimension, with a known minimiser; badly scaled
-rows have columns that differ up to a hundredfold in size. Every method is planned from public numbers, none is tuned:
-what a user gets. SRGD is Algorithm 1, "independent" its form with independent gradients, "planned" what ``dpsco.plan``
-chooses, "objective" objective perturbation, DP-GD accelerated on full passes. Methods compete under each limit:
+rows have columns that differ up to a hundredfold in size. A file gives regimes of its own: its rows at each epsilon,
+with the loss on its test rows less that of a model without noise on the same rows. Methods (map_contenders.py) compete
+under each limit:
 
     4, 8, 16, 32 rounds     one pass in at most so many adaptive rounds
     one pass                any number of rounds
-    passes free             rows at rest; objective perturbation and many passes join
+    passes free             rows at rest; many passes join
+
+Rivals are tuned on rows and keys apart from the scoring ones. Research: (epsilon, delta) does not cover the tuning.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import lru_cache
 from importlib.util import find_spec
 from multiprocessing import get_context
 from typing import Any
@@ -26,20 +28,25 @@ import numpy as np
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import DpscoError
-from dpsco.planning.choose import plan
+from dpsco.methods import ObjectivePerturbation, Surveyed
 from dpsco.planning.plan import Plan
-from dpsco.planning.table_problem import table_plan
 from dpsco.problem import L2Ball, Logistic, Problem
 from dpsco.query import Array
+from dpsco.research.compare.file_data import FileData
+from dpsco.research.compare.map_contenders import LIMITS, Contender, bracketed, contenders, scaled
 from dpsco.research.compare.process_pool import initialise_worker
 from dpsco.rows.stream import stream
-from dpsco.run import train
+from dpsco.run import Model, train
 
-__all__ = ["CELLS", "LIMITS", "Cell", "measure_map", "standings"]
+__all__ = ["CELLS", "LIMITS", "Cell", "cells_of", "kind_of", "measure_cell", "measure_map", "standings"]
 
-LIMITS = ("4 rounds", "8 rounds", "16 rounds", "32 rounds", "one pass", "passes free")
 FRESH = 40_000
 RADIUS = 50.0
+_FLOOR = 1e-6
+"""Least excess on a file, whose own best model is not known."""
+
+Rows = tuple[Any, Any, Callable[[Model], float]]
+"""Features, labels, and the excess risk of a model."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,9 @@ class Cell:
     n: int
     p: int
     epsilon: float
-    badly_scaled: bool
+    badly_scaled: bool = False
+    table: str = ""
+    """Name of the file that the rows come from; empty for simulated rows."""
 
 
 def _cells(sizes: Sequence[int], dimensions: Sequence[int], most: float) -> tuple[Cell, ...]:
@@ -58,82 +67,120 @@ def _cells(sizes: Sequence[int], dimensions: Sequence[int], most: float) -> tupl
 
 
 CELLS = {
-    "quick": _cells((1_000, 30_000), (10, 100), 3e6),
-    "full": _cells((1_000, 10_000, 100_000, 1_000_000), (10, 100, 1_000), 1e8),
+    "quick": _cells((1_000, 10_000, 100_000), (10, 50), 2e6),
+    "full": _cells((1_000, 10_000, 100_000, 1_000_000), (10, 100, 1_000), 2e7),
 }
 """Regimes by scale."""
 
 
-def contenders(cell: Cell, *, full: bool) -> Iterator[tuple[str, str, Callable[[], Plan]]]:
-    """Yield (limit, method, its plan) for a regime; full comparisons have more methods."""
-    problem = Problem(Logistic(), L2Ball(RADIUS), cell.p)
-    given: dict[str, Any] = {"n": cell.n, "budget": Budget(cell.epsilon, min(1e-5, cell.n**-1.1))}
-    others = {"DP-FTRL": "dp-ftrl", "unaccelerated": "unaccelerated-srgd"}
-    if full:
-        others |= {"DP-SGD": "dp-sgd", "independent": "accelerated-sgd"}
-    made = partial(plan, problem, **given)
-    for rounds in (4, 8, 16, 32):
-        limit = f"{rounds} rounds"
-        yield limit, "survey + SRGD", partial(made, rounds=rounds)
-        yield limit, "SRGD", partial(made, rounds=rounds, survey="none")
-        for name, method in others.items():
-            yield limit, name, partial(made, method=method, rounds=rounds)
-        if full:
-            yield limit, "survey + DP-FTRL", partial(made, method="dp-ftrl", survey="full", rounds=rounds)
-    yield "one pass", "planned", partial(table_plan, Logistic(), cell.p, **given, intercept=False)
-    yield "one pass", "no survey", partial(made, survey="none")
-    yield "passes free", "objective", partial(made, method="objective-perturbation")
-    if full:
-        yield "passes free", "DP-GD", partial(made, method="accelerated-gd", rounds=32)
-        if find_spec("dp_accounting") is not None:
-            yield "passes free", "Poisson", partial(made, method="dp-sgd-poisson")
+def cells_of(scale: str, data: FileData | None = None) -> tuple[Cell, ...]:
+    """Return the simulated regimes of a scale and, with a file, its own."""
+    if data is None:
+        return CELLS[scale]
+    own = (Cell(data.training_rows, data.problem.parameters, e, table=data.path.stem) for e in (0.1, 1.0, 4.0))
+    return (*CELLS[scale], *own)
 
 
-def measure_cell(cell: Cell, keys: int, full: bool) -> list[dict[str, Any]]:
-    """Return one line per limit and method: mean excess risk, its standard error, seconds and released numbers."""
-    features, labels, truth, fresh = _rows(cell)
-    scores = fresh @ truth
-    chance = 0.5 * (1 + np.tanh(scores / 2))
-    least = np.logaddexp(0.0, scores) - chance * scores
+def measure_cell(cell: Cell, keys: int, full: bool, data: FileData | None = None) -> list[dict[str, Any]]:
+    """Return one line per limit and method: mean excess, its standard error, tuning, seconds and released bytes."""
+    if data is None:
+        problem, rows = Problem(Logistic(), L2Ball(RADIUS), cell.p), lambda role, key: _simulated(cell, role, key)
+    else:
+        problem, rows = data.problem, lambda role, key: _of_file(data, role, key)
     lines = []
-    for limit, name, planned in contenders(cell, full=full):
-        began, runs, released = time.perf_counter(), [], 0
+    for contender in contenders(problem, cell.n, cell.epsilon, full=full):
         try:
-            made = planned()
-            for key in range(keys):
-                result = train(made, stream(features, labels), key=bytes([key + 1]) * 32)
-                other = fresh @ np.ravel(result.model.coef)
-                runs.append(float(np.mean(np.logaddexp(0.0, other) - chance * other - least)))
-                released = 8 * cell.p * result.report.rounds
+            lines.append(_line(contender, rows, keys))
         except DpscoError:  # a plan that this regime does not allow
             continue
-        error = float(np.std(runs) / math.sqrt(keys)) if keys > 1 else 0.0
-        seconds = round((time.perf_counter() - began) / keys, 3)
-        lines.append({"limit": limit, "method": name, "excess": float(np.mean(runs)), "error": error,
-                      "seconds": seconds, "bytes": released})  # fmt: skip
     return lines
 
 
-def _rows(cell: Cell) -> tuple[Array, Array, Array, Array]:
+def _line(contender: Contender, rows: Callable[[str, int], Rows], keys: int) -> dict[str, Any]:
+    planned, factor, inside = contender.plan(), 1.0, True
+
+    def excess(plan: Plan, role: str, key: int) -> float:
+        features, labels, measure = rows(role, key)
+        result = train(plan, stream(features, labels), key=bytes([key, role == "tuning"] * 16))
+        return measure(result.model)
+
+    if contender.tuned:
+
+        def tried(factor: float) -> float:
+            try:
+                return excess(scaled(planned, factor), "tuning", 0)
+            except DpscoError:
+                return math.inf
+
+        factor, inside = bracketed(tried)
+        planned = scaled(planned, factor)
+    began = time.perf_counter()
+    runs = [excess(planned, "scoring", key) for key in range(keys)]
+    return {
+        "limit": contender.limit,
+        "method": contender.name,
+        "excess": float(np.mean(runs)),
+        "error": float(np.std(runs) / math.sqrt(keys)) if keys > 1 else 0.0,
+        "factor": factor,
+        "bracketed": inside,
+        "seconds": round((time.perf_counter() - began) / keys, 3),
+        "bytes": _released(planned),
+    }
+
+
+def _released(planned: Plan) -> int:
+    """Bytes that a run releases."""
+    schedule = planned.schedule
+    later = planned.problem.parameters * (planned.rounds - 1) if isinstance(planned.method, Surveyed) else 0
+    return 8 * (schedule.sum_length * schedule.rounds + later)
+
+
+@lru_cache(maxsize=6)
+def _simulated(cell: Cell, role: str, key: int) -> Rows:
     rng = np.random.default_rng([cell.n, cell.p, cell.badly_scaled])
     scale = np.arange(1.0, cell.p + 1) ** -0.5
     scale /= np.linalg.norm(scale)
     if cell.badly_scaled:
         scale *= 10.0 ** rng.uniform(-2.0, 0.0, cell.p)
     truth = rng.standard_normal(cell.p) * 1.5 / (scale * math.sqrt(cell.p))
+    rng = np.random.default_rng([cell.n, cell.p, cell.badly_scaled, role == "tuning", key])
     rows = rng.standard_normal((cell.n + FRESH, cell.p)) * scale
     rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
-    train_rows, fresh = rows[: cell.n], rows[cell.n :]
-    labels = (rng.random(cell.n) < 0.5 * (1 + np.tanh(train_rows @ truth / 2))).astype(np.float64)
-    return train_rows, labels, truth, fresh
+    features, fresh = rows[: cell.n], rows[cell.n :]
+    labels = (rng.random(cell.n) < 0.5 * (1 + np.tanh(features @ truth / 2))).astype(np.float64)
+    scores = fresh @ truth
+    chance = 0.5 * (1 + np.tanh(scores / 2))
+    least = float(np.mean(np.logaddexp(0.0, scores) - chance * scores))
+
+    def excess(model: Model) -> float:
+        other: Array = fresh @ np.ravel(model.coef)
+        return float(np.mean(np.logaddexp(0.0, other) - chance * other)) - least
+
+    return features, labels, excess
 
 
-def measure_map(scale: str, *, processes: int, keys: int, advance: Callable[[int], None]) -> dict[str, Any]:
+@lru_cache(maxsize=8)
+def _of_file(data: FileData, role: str, key: int) -> Rows:
+    features, labels, measure = data.split(role, key)
+    problem = data.problem
+    exact = Plan(problem, len(labels), Budget(math.inf, 1e-6), ObjectivePerturbation(clip=math.inf, ridge=1.0))
+
+    def loss(model: Model) -> float:
+        parts = np.hstack([np.atleast_2d(model.coef), np.reshape(model.intercept, (-1, 1))])
+        return measure(parts.ravel())["score"]
+
+    least = loss(train(exact, stream(features, labels.astype(np.float64))).model)
+    return features, labels.astype(np.float64), lambda model: max(_FLOOR, loss(model) - least)
+
+
+def measure_map(
+    scale: str, *, processes: int, keys: int, advance: Callable[[int], None], data: FileData | None = None
+) -> dict[str, Any]:
     """Measure every regime of ``scale``; results do not depend on the number of processes."""
-    cells, full = CELLS[scale], scale == "full"
+    cells, full = cells_of(scale, data), scale == "full"
     began = time.perf_counter()
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=initialise_worker) as pool:
-        jobs = [pool.submit(measure_cell, cell, keys, full) for cell in cells]
+        jobs = [pool.submit(measure_cell, cell, keys, full, data if cell.table else None) for cell in cells]
         lines = []
         for done, (cell, job) in enumerate(zip(cells, jobs, strict=True), start=1):
             lines.append({**asdict(cell), "lines": job.result()})
@@ -143,18 +190,24 @@ def measure_map(scale: str, *, processes: int, keys: int, advance: Callable[[int
     return {"scale": scale, "keys": keys, "cells": lines, "left_out": missing, "seconds": seconds}
 
 
-def standings(cell: Mapping[str, Any]) -> dict[str, tuple[str, float, float]]:
-    """Return, for each limit, the best method, its excess, and the excess of the next one over it.
+def standings(cell: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, Any], float]]:
+    """Return, for each limit, the line of least excess, and the excess of the next method over it.
 
-    A looser limit admits the methods of the tighter ones.
+    A looser limit admits the methods of the tighter ones. Next to one of ours is the best rival.
     """
-    found: dict[str, tuple[str, float, float]] = {}
+    found: dict[str, tuple[Mapping[str, Any], float]] = {}
     admitted: list[Mapping[str, Any]] = []
     for limit in LIMITS:
         admitted += [line for line in cell["lines"] if line["limit"] == limit]
-        ranked = sorted({line["method"]: line for line in sorted(admitted, key=lambda line: -line["excess"])}.values(),
-                        key=lambda line: line["excess"])  # fmt: skip
+        ranked = sorted(admitted, key=lambda line: line["excess"])
         if ranked:
-            second = ranked[1]["excess"] if len(ranked) > 1 else math.inf
-            found[limit] = ranked[0]["method"], ranked[0]["excess"], second / ranked[0]["excess"]
+            first, ours = kind_of(ranked[0]), ("survey + SRGD", "SRGD")
+            same = ours if first in ours else (first,)
+            others = [line["excess"] for line in ranked if kind_of(line) not in same]
+            found[limit] = ranked[0], (others[0] if others else math.inf) / ranked[0]["excess"]
     return found
+
+
+def kind_of(line: Mapping[str, Any]) -> str:
+    """Return the method behind a name: the default plan is one of ours in so many rounds."""
+    return {"planned": "survey + SRGD", "no survey": "SRGD"}.get(line["method"], str(line["method"]))
