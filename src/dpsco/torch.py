@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, Unpack
 
-from dpsco.errors import ExtraMissing, InvalidArgument, positive_integer
+from dpsco.errors import ExtraMissing, InvalidArgument
 from dpsco.planning.plan import Plan
 from dpsco.rows.shaped import declared_shape
 from dpsco.run.network_fit import TrainOptions, fit_network, rows_of
@@ -110,14 +110,9 @@ def fit(
     width = math.prod(shape)
     if classes is not None:
         rule = made.label_rule(width)
-        declared = positive_integer("classes", classes, "It is the number of classes of the labels.")
         if rule is None:
             raise InvalidArgument("This loss takes labels of any value: leave classes out.")
-        if rule.classes != declared:
-            raise InvalidArgument(
-                f"Expected a model of classes={declared} outputs, got {rule.classes}: rows of the other classes would "
-                "count as zero. Change the last layer, or classes. Nothing was spent."
-            )
+        rule.compare(classes)
     kind = made.row_type(width)
     rows = rows_of(data if loader is None else loader_chunks(loader, shape, kind), shape, kind)
     result = fit_network(made, rows, epsilon=epsilon, delta=delta, n=n, plan=plan, **options)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.clipping.class_labels import ClassLabels
 from dpsco.errors import DataError
 from dpsco.query import Chunk
 from dpsco.rows.csr import is_sparse
@@ -26,6 +27,8 @@ class Form(NamedTuple):
     shape: tuple[int, ...]
     features: np.dtype[Any]
     labels: np.dtype[Any]
+    classes: int | None = None
+    """Labels are 0 to ``classes`` - 1; None if any number will do."""
 
 
 class Block(NamedTuple):
@@ -39,7 +42,7 @@ class Block(NamedTuple):
     """Number of actual rows."""
 
 
-def forms_to_try(shape: tuple[int, ...], floats: np.dtype[Any]) -> Iterator[Form]:
+def forms_to_try(shape: tuple[int, ...], floats: np.dtype[Any], classes: int | None = None) -> Iterator[Form]:
     """Yield the candidate forms of a loss; the first that it accepts is used: floats, then integers.
 
     The types of the data play no role, so no row decides. Losses that index with a label or with features need
@@ -47,7 +50,7 @@ def forms_to_try(shape: tuple[int, ...], floats: np.dtype[Any]) -> Iterator[Form
     """
     whole = np.dtype(np.int32)
     for features, labels in ((floats, floats), (floats, whole), (whole, floats), (whole, whole)):
-        yield Form(shape, features, labels)
+        yield Form(shape, features, labels, classes)
 
 
 def blocks(chunks: Iterable[Chunk], rows: int, form: Form) -> Iterator[Block]:
@@ -57,6 +60,8 @@ def blocks(chunks: Iterable[Chunk], rows: int, form: Form) -> Iterator[Block]:
         there = np.zeros(rows, dtype=bool)
         filled = len(y)
         fits = _holds(form.features, a).reshape(filled, -1).all(axis=1) & _holds(form.labels, y)
+        if form.classes is not None:
+            fits &= ClassLabels(form.classes).valid(y)
         with np.errstate(all="ignore"):  # a value too large for the type becomes infinite, and its row counts as 0
             features[:filled] = np.where(fits.reshape(-1, *(1,) * (a.ndim - 1)), a, 0)
             labels[:filled] = np.where(fits, y, 0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
+from dpsco.clipping.class_labels import ClassLabels
 from dpsco.clipping.jax.blocks import Form, blocks, forms_to_try
 from dpsco.clipping.jax.factors import is_outer
 from dpsco.clipping.jax.ghost_rules import Rule, Whole
@@ -28,8 +30,10 @@ class JaxOracle:
     temporaries plus a few parameter vectors. The program is compiled once per number of points of a query.
     """
 
-    def __init__(self, loss: Callable[..., Any], params: Any, memory: int, *, ghost: bool = True) -> None:
-        self._loss, self._memory, self._ghost = loss, memory, ghost
+    def __init__(
+        self, loss: Callable[..., Any], params: Any, memory: int, *, ghost: bool = True, classes: int | None = None
+    ) -> None:
+        self._loss, self._memory, self._ghost, self._classes = loss, memory, ghost, classes
         self._layout = Layout.of(params)
         self._start = self._layout.flat(params)
         self._start.setflags(write=False)
@@ -53,6 +57,24 @@ class JaxOracle:
         if vector.shape != (self.size,):
             raise InvalidArgument(f"Expected a model or a vector of {self.size} parameters, got shape {vector.shape}.")
         return self._layout.tree_of(vector)
+
+    def row_type(self, width: int) -> str:
+        """Return the type in which a stream holds rows for the model without losing a digit: float32 or float64."""
+        kind = self._form_of((width,)).features
+        return "float32" if kind.kind == "f" and kind.itemsize <= 4 else "float64"
+
+    def outputs(self, apply: Callable[[Any, Any], Any], shape: tuple[int, ...]) -> int:
+        """Count the outputs per row of ``apply(params, inputs)`` for rows of ``shape``, without data."""
+        kind = self._form_of((math.prod(shape),)).features
+        with x64(self._layout.double):
+            found = jax.eval_shape(apply, self.weights(self.start), jax.ShapeDtypeStruct((1, *shape), kind))
+        if getattr(found, "ndim", 0) != 2:
+            raise InvalidArgument("Expected apply to return one array (rows, classes). Leave classes out otherwise.")
+        return int(found.shape[1])
+
+    def label_rule(self, width: int) -> ClassLabels | None:
+        """Return which labels count, if the number of classes was declared."""
+        return None if self._classes is None else ClassLabels(self._classes)
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         """Compute the clipped sum of ``batch``."""
@@ -104,14 +126,16 @@ class JaxOracle:
         """Return the first form that the loss accepts for rows of this shape, found without data."""
         if is_sparse(features):
             raise DataError("Expected dense rows: a loss in JAX needs arrays. Pass X.toarray(), chunk by chunk.")
-        shape = tuple(features.shape[1:])
+        return self._form_of(tuple(features.shape[1:]))
+
+    def _form_of(self, shape: tuple[int, ...]) -> Form:
         if shape not in self._forms:
             self._forms[shape] = self._accepted(shape)
         return self._forms[shape]
 
     def _accepted(self, shape: tuple[int, ...]) -> Form:
         refused: Exception | None = None
-        for form in forms_to_try(shape, np.dtype(np.float64 if self._layout.double else np.float32)):
+        for form in forms_to_try(shape, np.dtype(np.float64 if self._layout.double else np.float32), self._classes):
             try:
                 self._trace(form)
             except InvalidArgument as error:  # the loss itself is refused, in the types that it takes

@@ -26,10 +26,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dpsco.clipping.class_labels import ClassLabels
 from dpsco.clipping.torch.checks import check_layers
 from dpsco.clipping.torch.clipped_sum import BLOCK_ROWS, add_clipped, on_grid_
 from dpsco.clipping.torch.passes import LossFunction, capture, fixed_settings, per_example, row_by_row
-from dpsco.clipping.torch.structure import ClassLabels, Failed, Structure, analyse, ghost_terms
+from dpsco.clipping.torch.structure import Failed, Structure, analyse, ghost_terms
 from dpsco.clipping.torch.terms import Dense, Term
 from dpsco.clipping.torch.weights import Weights
 from dpsco.errors import DataError, InvalidArgument, positive_integer

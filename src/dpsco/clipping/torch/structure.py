@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils._pytree import tree_leaves
 
 from dpsco.clipping.torch.checks import check_rows_independent, synthetic_rows
@@ -25,7 +23,7 @@ from dpsco.clipping.torch.terms import Term
 from dpsco.clipping.torch.weights import Weights
 from dpsco.errors import InvalidArgument
 
-__all__ = ["ClassLabels", "Failed", "Structure", "analyse", "ghost_terms"]
+__all__ = ["Failed", "Structure", "analyse", "ghost_terms"]
 
 Tensor = Any
 _WEIGHTS = (3.0, -2.0)
@@ -59,23 +57,6 @@ class Structure:
     """Type of the labels that the loss accepts."""
     classes: int | None
     """The loss accepts labels 0 to ``classes`` - 1; None if it sets no such bound."""
-
-
-@dataclass(frozen=True)
-class ClassLabels:
-    """The labels that a loss accepts for a model of ``classes`` outputs: 0 to classes - 1."""
-
-    classes: int
-    kind = "model's"
-
-    @property
-    def labels_are(self) -> str:
-        """Description of the labels, for messages."""
-        return f"whole numbers from 0 to {self.classes - 1}, one per output of the model"
-
-    def valid(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return a mask of the labels that the loss accepts."""
-        return np.asarray((labels >= 0) & (labels < self.classes) & (labels == np.floor(labels)))
 
 
 def analyse(
