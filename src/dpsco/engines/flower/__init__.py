@@ -6,6 +6,7 @@ from dpsco.engines.flower.assignment import Assignment, Hashed, Roster
 from dpsco.engines.flower.client import Gradients, respond
 from dpsco.engines.flower.linear_gradients import linear_gradients
 from dpsco.engines.flower.local import LocalNodes
+from dpsco.engines.flower.oracle_gradients import oracle_gradients
 from dpsco.engines.flower.server import Attendance, Transport, serve
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Roster",
     "Transport",
     "linear_gradients",
+    "oracle_gradients",
     "respond",
     "serve",
 ]
