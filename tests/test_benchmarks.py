@@ -17,7 +17,14 @@ from dpsco.cli import COMMANDS
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"```.*?```|`[^`]+`|^ {4,}\S[^\n]*$", re.DOTALL | re.MULTILINE)
-NEEDS = {"adult": "sklearn", "cluster": "distributed", "files": "pyarrow", "ghost_jax": "jax", "ghost_torch": "torch"}
+NEEDS = {
+    "adult": "sklearn",
+    "cluster": "distributed",
+    "files": "pyarrow",
+    "ghost_jax": "jax",
+    "ghost_torch": "torch",
+    "networks": "torch",
+}
 
 
 def cited(command: str) -> list[tuple[str, str]]:
