@@ -60,6 +60,31 @@ class Recurrent(nn.Module):
         return self.out(self.cell(x.unflatten(1, (5, 4)))[0][:, -1])
 
 
+class Multihead(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix, self.out = nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(20, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x.unflatten(1, (5, 4))
+        return self.out((h + self.mix(h, h, h, need_weights=False)[0]).flatten(1))
+
+
+class Attention(nn.Module):
+    """Two heads of attention made of linear layers, each of which has a rule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out, self.last = (nn.Linear(4, 4) for _ in range(5))
+        self.norm, self.score = nn.RMSNorm(4), nn.Linear(20, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.norm(x.unflatten(1, (5, 4)))
+        q, k, v = (layer(h).unflatten(2, (2, 2)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        return self.score((h + self.last(torch.tanh(self.out(mixed)))).flatten(1))
+
+
 def tied() -> nn.Module:
     one, two = nn.Linear(20, 20), nn.Linear(20, 20)
     two.weight = one.weight
@@ -92,6 +117,8 @@ NETWORKS: dict[str, tuple[int, Callable[[], nn.Module]]] = {
     "embedding": (5, Residual),
     "transposed convolution": (72, lambda: two_d(nn.ConvTranspose2d(2, 3, 2), nn.Tanh(), channels=3)),
     "attention": (20, lambda: nn.Sequential(nn.Unflatten(1, (5, 4)), nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), nn.Flatten(), nn.Linear(20, 3))),
+    "multihead attention": (20, Multihead),
+    "attention of linear layers": (20, Attention),
     "batch norm, evaluated": (20, lambda: nn.Sequential(nn.Linear(20, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3)).eval()),
     "twice": (20, Twice),
     "tied": (20, tied),
@@ -102,6 +129,7 @@ WITHOUT_RULE = {
     "embedding": {"gain"},
     "transposed convolution": {"1.weight", "1.bias"},
     "attention": {f"1.self_attn.{n}" for n in ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")},
+    "multihead attention": {f"mix.{n}" for n in ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")},
     "batch norm, evaluated": {"1.weight", "1.bias"},
     "twice": {"step.weight", "step.bias", "last.weight", "last.bias", "idle.weight", "idle.bias"},
     "tied": {"0.weight", "0.bias", "2.bias"},

@@ -132,6 +132,10 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
         "running statistics",
     ),
     "dropout": (lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(WIDTH, CLASSES)), "random"),
+    "dropout inside attention": (
+        lambda: nn.Sequential(nn.Unflatten(1, (1, WIDTH)), nn.TransformerEncoderLayer(WIDTH, 1, 4, 0.1), nn.Flatten()),
+        "random",
+    ),
     "noise": (Noisy, "random"),
     "a buffer that is written": (Counting, "buffers"),
     "a mean over rows": (Centring, "other rows"),

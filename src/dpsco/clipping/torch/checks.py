@@ -42,7 +42,7 @@ def check_layers(module: Any) -> None:
         if isinstance(layer, (_DropoutNd, nn.RReLU)) and layer.training and getattr(layer, "p", 1.0) > 0:
             raise InvalidArgument(
                 f"{here} is random: a row would pass through different networks at the two points, and their "
-                "difference would be noise. Remove it or call model.eval(); one pass rarely overfits."
+                "difference would be noise. Set p=0 or call model.eval(): one pass with noise rarely overfits."
             )
         if getattr(layer, "max_norm", None) is not None and isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
             raise InvalidArgument(
