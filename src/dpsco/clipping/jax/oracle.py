@@ -15,6 +15,7 @@ from dpsco.clipping.jax.factors import is_outer
 from dpsco.clipping.jax.ghost_rules import Rule, Whole
 from dpsco.clipping.jax.program import Program, block_rows, compiled, compiled_rowwise, traced
 from dpsco.clipping.jax.pytrees import Layout, x64
+from dpsco.clipping.jax.tracing import shaped
 from dpsco.errors import DataError, InvalidArgument
 from dpsco.query import Array, Batch, Clipped, Query
 from dpsco.rows.csr import is_sparse
@@ -67,7 +68,7 @@ class JaxOracle:
         """Count the outputs per row of ``apply(params, inputs)`` for rows of ``shape``, without data."""
         kind = self._form_of((math.prod(shape),)).features
         with x64(self._layout.double):
-            found = jax.eval_shape(apply, self.weights(self.start), jax.ShapeDtypeStruct((1, *shape), kind))
+            found = jax.eval_shape(apply, self.weights(self.start), shaped((1, *shape), kind))
         if getattr(found, "ndim", 0) != 2:
             raise InvalidArgument("Expected apply to return one array (rows, classes). Leave classes out otherwise.")
         return int(found.shape[1])
