@@ -146,7 +146,8 @@ def test_sampled_privacy_losses_stay_below_the_curve(shape, replace) -> None:
             return g + tilt, H
 
         theta = certified_minimum(tilted, np.zeros(outputs * width), tolerance=1e-9, error=lambda x: 0.0,
-                                  convexity=ridge, smoothness=12 * M + ridge)  # fmt: skip
+                                  convexity=ridge, smoothness=12 * M + ridge,
+                                  farthest=(12 * L + np.linalg.norm(tilt)) / ridge)  # fmt: skip
         g, H = derivatives(theta, rows, labels, loss, ridge)
         assert np.linalg.norm(g + tilt) <= 1e-9
         g2, H2 = derivatives(theta, other_rows, other_labels, loss, ridge)

@@ -111,6 +111,7 @@ def declared_columns(
     if args.columns is not None:
         columns = PublicColumns.read(args.columns)
         _check_names(source, columns.names)
+        _refuse_no_feature(columns, besides)
         return columns, id_note(columns)
     ranges = {name: _ends(name, text) for name, text in pairs("--range", args.range)}
     categories = {name: text.split("|") for name, text in pairs("--categories", args.categories)}
@@ -143,7 +144,15 @@ def declared_columns(
         other=args.other == "all" or _listed(args.other),
     )
     _check_names(source, columns.names)
+    _refuse_no_feature(columns, besides)
     return columns, notes + id_note(columns)
+
+
+def _refuse_no_feature(columns: PublicColumns, besides: tuple[str, ...]) -> None:
+    """Refuse the label and the unit as features, before a row is read."""
+    for name in besides:
+        if name in columns.names:
+            raise InvalidArgument(f"{name!r} is among the features, and is the label or the unit. Leave it out there.")
 
 
 def id_note(columns: PublicColumns) -> list[str]:

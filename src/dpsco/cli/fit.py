@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
         args.feature_norm = (None if isinstance(columns, int) else columns.row_norm) or 1.0
     once = args.solver == "auto" and (_elsewhere(args) or args.checkpoint is not None)  # both hold rounds of sums alone
     solver = "one-pass" if once else args.solver
-    plan = planned(args, loss, width, n, "none" if _elsewhere(args) else args.survey, solver=solver)
+    plan = planned(args, loss, width, n, solver=solver)
     block = _block_rows(columns) if args.shuffle is None else args.shuffle
     notes += _order_note(n, block)
     for note in notes:

@@ -100,9 +100,7 @@ def budget_of(args: argparse.Namespace) -> Budget:
     return Budget(args.epsilon, args.delta, args.adjacency, records)
 
 
-def planned(
-    args: argparse.Namespace, loss: Loss, width: int, n: Any, survey: str, *, solver: str, **options: Any
-) -> Plan:
+def planned(args: argparse.Namespace, loss: Loss, width: int, n: Any, *, solver: str, **options: Any) -> Plan:
     """Return the plan that the options describe, of a model with ``width`` features."""
     from dpsco.planning.table_problem import table_plan
 
@@ -114,7 +112,7 @@ def planned(
         intercept=not args.no_intercept,
         radius=args.radius,
         rounds=args.rounds,
-        survey=survey,
+        survey=args.survey,
         solver=solver,
         gaussian=getattr(args, "account", None) is not None,
         **options,

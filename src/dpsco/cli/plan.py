@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
             dpsco.plan(problem, n=round(n * args.response), budget=budget_of(args), **options) for n in args.devices
         ]
         return _federations(plans, args)
-    plan = planned(args, loss, width, args.rows, args.survey, solver=args.solver, **options)
+    plan = planned(args, loss, width, args.rows, solver=args.solver, **options)
     predicted = plan.prediction is not None and plan.rule == "response"
     gains = _doublings(plan, args) if predicted else {}
     table = method_costs(plan)
