@@ -7,11 +7,13 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import dpsco
 from dpsco.datasets import reference_problem
 from dpsco.estimators import PrivateLinearRegression, PrivateLogisticRegression
 from dpsco.query import CHUNK_ROWS
+from dpsco.run import watching
 
 N = 20_000
 DATA = reference_problem(n=N, dimension=5, fresh=10)
@@ -47,6 +49,36 @@ def test_with_noise_pieces_do_not_change_a_bit() -> None:
     for model in models[1:]:
         np.testing.assert_array_equal(model.coef_, models[0].coef_)
     assert not models[0].privacy_.private
+
+
+def test_the_first_rows_declare_the_type_of_all_so_no_odd_cell_changes_another_row() -> None:
+    """A cell of text makes objects of a later piece of float32 rows: the rows beside it keep their bits."""
+    single, sums = X.astype(np.float32), []
+    for odd in (np.float32("nan"), "x"):
+        later = single[7_000:].copy() if odd != "x" else single[7_000:].astype(object)
+        later[5, 2] = odd
+        seen: list[bytes] = []
+        kwargs = {**KW, "epsilon": math.inf, "feature_norm": 0.7, "rounds": 2, "invalid_rows": "zero"}
+        model = PrivateLogisticRegression(**kwargs)  # without noise there is no grid, and a sum shows every bit
+        with watching(lambda query, clipped, released, seen=seen: seen.append(clipped.total.tobytes())):
+            model.partial_fit(single[:7_000], Y[:7_000])
+            model.partial_fit(later, Y[7_000:])
+        sums.append(seen)
+    assert len(sums[0]) == 2
+    assert sums[0] == sums[1]
+
+
+@pytest.mark.parametrize("sparse_first", [False, True])
+def test_the_first_rows_declare_the_layout_of_all(sparse_first) -> None:
+    kwargs = {**KW, "random_state": 5, "rounds": 2, "invalid_rows": "zero"}
+    kinds = (csr_matrix, np.asarray) if sparse_first else (np.asarray, csr_matrix)
+    models = []
+    for first, later in ((kinds[0], kinds[0]), kinds):
+        model = PrivateLogisticRegression(**kwargs)
+        with pytest.warns(UserWarning, match="random_state"):
+            model.partial_fit(first(X[:7_000]), Y[:7_000])
+        models.append(model.partial_fit(later(X[7_000:]), Y[7_000:]).coef_)
+    np.testing.assert_array_equal(*models)
 
 
 def test_rows_beyond_n_are_refused_before_they_are_used() -> None:

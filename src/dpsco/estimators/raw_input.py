@@ -30,6 +30,8 @@ class RawInput:
     _norm: float
     _width: int
     _unit: float
+    _form: tuple[str, bool]
+    """Type of the rows and whether they are sparse: the first rows of a run declare it for all."""
 
     def _encoded(self, X: Any) -> Any:
         """Return a raw table as features, if columns are declared."""
@@ -39,8 +41,10 @@ class RawInput:
         """Return rows behind the gate, and note names and numbers of features."""
         columns = self.columns_
         if columns is None:
-            X = typed_rows(self, X, first=first, strict=strict, width=self.n_features)
+            form = (None, None) if first else self._form  # no later row changes the type of those it is summed with
+            X = typed_rows(self, X, first=first, strict=strict, width=self.n_features, form=form)
             self._width = int(self.__dict__["n_features_in_"])
+            self._form = str(X[:1].dtype), is_sparse(X[:1])
             return X
         if X.shape[0] == 0:
             raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: X is empty.")

@@ -26,7 +26,15 @@ __all__ = ["check_labels", "checked_ids", "is_chunks", "is_empty", "one_column",
 _REMEDY = "Clean them, or pass invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
 
 
-def typed_rows(estimator: Any, X: Any, *, first: bool, strict: bool, width: int | None = None) -> Any:
+def typed_rows(
+    estimator: Any,
+    X: Any,
+    *,
+    first: bool,
+    strict: bool,
+    width: int | None = None,
+    form: tuple[str, bool] | tuple[None, None] = (None, None),
+) -> Any:
     """Return the rows of ``X`` as the gate types them, and note names and number of features on the estimator.
 
     Parameters
@@ -41,6 +49,8 @@ def typed_rows(estimator: Any, X: Any, *, first: bool, strict: bool, width: int 
         Whether rows that do not fit are an error; if not, they become zero rows.
     width
         Features per row, for lists of rows: a list does not state it.
+    form
+        Type of the rows and whether they are sparse, as rows before these declared it; by default ``X`` declares it.
 
     Raises
     ------
@@ -61,7 +71,7 @@ def typed_rows(estimator: Any, X: Any, *, first: bool, strict: bool, width: int 
     validate_data(estimator, named, skip_check_array=True, reset=first)
     if strict:
         _refuse_kinds(X)
-    rows = admit(X, declared_by(X, own))
+    rows = admit(X, declared_by(X, own, *form))
     if strict and not all_finite(rows):
         raise DataError(f"X has cells that are NaN or infinite, or not numbers. {_REMEDY}")
     return rows
