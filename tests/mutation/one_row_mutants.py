@@ -338,6 +338,19 @@ ONE_ROW = (
         ("tests/engines/on_flower/test_replies.py::test_a_node_that_names_no_places_is_asked_in_every_round",),
     ),
     Mutant(
+        "a model that branches on values of its rows in batches",
+        (("clipping/torch/value_reads.py", "name in _READS or masked", "masked"),),
+        ("tests/clipping/torch/test_isolation.py::test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time",),
+    ),
+    Mutant(
+        "each piece of pushed rows declares its own type",
+        (("estimators/raw_input.py", "(None, None) if first else self._form", "(None, None)"),),
+        (
+            "tests/estimators/test_partial_fit.py::"
+            "test_the_first_rows_declare_the_type_of_all_so_no_odd_cell_changes_another_row",
+        ),
+    ),
+    Mutant(
         "canaries under replace that leave second moments as they are",
         (("audit/canaries.py", "if _by_features(plan) and rows.shape[1] >= 2 * len(rows):", "if False:"),),
         ("tests/audit/test_second_moments.py::test_canaries_move_second_moments_almost_as_far_as_declared",),

@@ -80,6 +80,16 @@ class Raises(Linear):
         return x
 
 
+class TurnsLargeBatches(Linear):
+    def before(self, x):
+        return -x if x.abs().max() > 1e6 else x  # synthetic rows never get there
+
+
+class CountsLargeNumbers(Linear):
+    def before(self, x):
+        return x * (-1.0) ** len(x[x.abs() > 1e6])  # a shape, without a branch
+
+
 class RaisesOnZeros(Linear):
     def before(self, x):
         if bool((x == 0).all(dim=1).any()):
@@ -124,6 +134,25 @@ def test_a_loss_that_looks_at_the_labels_of_other_rows_is_refused(loss) -> None:
 def test_a_model_that_mixes_rows_out_of_sight_of_the_first_or_of_small_ones_is_refused(model) -> None:
     with pytest.raises(InvalidArgument, match="depends on the other rows"):
         ask(dpsco.torch.oracle(model(), functional.cross_entropy))
+
+
+@pytest.mark.parametrize("ghost", [True, False])
+@pytest.mark.parametrize("model", [TurnsLargeBatches, CountsLargeNumbers])
+def test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time(model, ghost) -> None:
+    """A branch that synthetic rows do not take: the row that takes it decides about itself alone."""
+    torch.manual_seed(0)
+    oracle = dpsco.torch.oracle(model(), functional.cross_entropy, ghost=ghost)
+    without = ask(oracle, changed(np.nan)).total
+    moved = np.linalg.norm(ask(oracle, changed(1e7)).total - without)
+    assert np.linalg.norm(without) > 2 * CLIP  # the other rows do count
+    assert moved <= CLIP * (1 + 2.0**-10) + np.sqrt(oracle.size) * GRID
+    assert "reads values of its rows" in oracle.describe(WIDTH)
+
+
+def test_ordinary_models_read_no_values() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+    model = nn.Sequential(nn.Unflatten(1, (2, 4)), layer, nn.Conv1d(2, 3, 2), nn.GroupNorm(1, 3), nn.Flatten())
+    assert "at a time" not in dpsco.torch.oracle(model, functional.cross_entropy).describe(8)
 
 
 def test_a_model_that_writes_into_a_frozen_parameter_is_refused() -> None:

@@ -1,7 +1,8 @@
 """Choice of a rule per parameter, made once by a trial pass on synthetic rows.
 
 A layer has a ghost rule if its type has one, it is called once per pass, it does not share its parameters, and the
-rule agrees with ``vmap`` on the synthetic rows. Every other parameter uses ``vmap``, and ``lines`` says why.
+rule agrees with ``vmap`` on the synthetic rows. Every other parameter uses ``vmap``, and ``lines`` says why. A model
+that reads values of its rows (value_reads.py) is computed one row at a time.
 """
 
 from __future__ import annotations
@@ -18,8 +19,17 @@ from torch.utils._pytree import tree_leaves
 
 from dpsco.clipping.torch.checks import check_rows_independent, synthetic_rows
 from dpsco.clipping.torch.ghost_rules import Rule, rule_of
-from dpsco.clipping.torch.passes import Captured, LossFunction, capture, fixed_settings, per_example, row_by_row
+from dpsco.clipping.torch.passes import (
+    Captured,
+    LossFunction,
+    capture,
+    fixed_settings,
+    losses_of,
+    per_example,
+    row_by_row,
+)
 from dpsco.clipping.torch.terms import Term
+from dpsco.clipping.torch.value_reads import reads_values
 from dpsco.clipping.torch.weights import Weights
 from dpsco.errors import InvalidArgument
 
@@ -85,7 +95,9 @@ def analyse(
             classes = None if labels.is_floating_point else _classes(module, loss, rows, zeros)
             one = per_example(module, list(weights.shapes), _WEIGHTS, points, loss)
             exact, together = _reference(one, rows, zeros)
-            ghosts, reasons = _candidates(weights) if ghost else ({}, {})
+            alone = reads_values(lambda: losses_of(module, points[0], loss, rows, zeros, vector=vector))
+            together = together and not alone
+            ghosts, reasons = _candidates(weights) if ghost and not alone else ({}, {})
             found = [capture(module, ghosts, point, loss, rows, zeros, vector=vector) for point in points]
     except InvalidArgument:
         raise
@@ -104,7 +116,7 @@ def analyse(
             reasons[name] = why
         else:
             size += _row_bytes(weights, name, ghosts[name], found)
-    lines, others, row_bytes = _served(weights, ghosts, reasons, size, together=together)
+    lines, others, row_bytes = _served(weights, ghosts, reasons, size, together=together, alone=alone)
     return Structure(ghosts, others, together, vector, row_bytes, lines, shape, inputs, labels, classes)
 
 
@@ -207,7 +219,7 @@ def _row_bytes(weights: Weights, name: str, rule: Rule, found: Sequence[Captured
 
 
 def _served(
-    weights: Weights, ghosts: Mapping[str, Rule], reasons: Mapping[str, str], size: int, *, together: bool
+    weights: Weights, ghosts: Mapping[str, Rule], reasons: Mapping[str, str], size: int, *, together: bool, alone: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...], int]:
     """Lines for people, parameters without a rule, and the memory that a row takes, about."""
     others, lines, item = [], [], 8
@@ -216,7 +228,8 @@ def _served(
         if layer in ghosts and local in ("weight", "bias"):
             lines.append(f"{full}: ghost, {ghosts[layer].__name__}")
         else:
-            way = "vmap" if together else "one row at a time, because vmap does not support the model"
+            why = "the model or the loss reads values of its rows" if alone else "vmap does not support the model"
+            way = "vmap" if together else f"one row at a time, because {why}"
             lines.append(
                 f"{full}: {way} ({reasons.get(layer, 'ghost rules are off' if layer not in ghosts else 'no rule')})"
             )
