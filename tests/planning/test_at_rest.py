@@ -32,7 +32,10 @@ def test_one_pass_is_the_default_and_free_passes_are_asked_for() -> None:
 def test_many_directions_and_much_noise_are_for_one_pass() -> None:
     """Whitened noise grows as p^2, isotropic noise as the product of both traces."""
     wide = problem_of(200, dpsco.Huber(0.5))
-    assert dpsco.plan(wide, n=50_000, budget=dpsco.Budget(0.5, 1e-6), passes=None).method.single_epoch
+    chosen = dpsco.plan(wide, n=50_000, budget=dpsco.Budget(0.5, 1e-6), passes=None)
+    assert chosen.method.single_epoch
+    assert "against objective-perturbation" in chosen.rule
+    assert "least predicted excess" in " ".join(chosen.explain().split())
 
 
 def test_given_rounds_and_methods_are_kept() -> None:

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         ]
         return _federations(plans, args)
     plan = planned(args, loss, width, args.rows, solver=args.solver, **options)
-    predicted = plan.prediction is not None and plan.rule == "response"
+    predicted = plan.prediction is not None and plan.rule.startswith("response")
     gains = _doublings(plan, args) if predicted else {}
     table = method_costs(plan)
     if args.json:

@@ -74,6 +74,7 @@ def least_excess(one_pass: Plan, problem: Problem, *, gaussian: bool = False) ->
     if not budget.private or n < 2:
         return one_pass
     found = [(_one_pass_excess(one_pass), one_pass)]
+    slow: list[str] = []
     for name in SOLVERS[2:]:
         try:
             plan = rest_plan(problem, n, budget, name)
@@ -84,11 +85,14 @@ def least_excess(one_pass: Plan, problem: Problem, *, gaussian: bool = False) ->
             continue
         if work <= LARGE or MATERIAL * plan.predicted_excess <= found[0][0]:
             found.append((plan.predicted_excess, plan))
+        else:
+            slow.append(f"{name} {plan.predicted_excess:.2g}, at {work:.1g} multiply-adds per pass")
     best, chosen = min(found, key=lambda pair: pair[0])
-    others = ", ".join(f"{plan.method.name} {excess:.2g}" for excess, plan in found if plan is not chosen)
-    if chosen is one_pass or not others:
+    others = ", ".join([f"{plan.method.name} {excess:.2g}" for excess, plan in found if plan is not chosen] + slow)
+    if not others:
         return one_pass
-    return dataclasses.replace(chosen, rule=f"least predicted excess: {best:.2g}, against {others}")
+    why = f"least predicted excess: {best:.2g}, against {others}"
+    return dataclasses.replace(chosen, rule=f"{one_pass.rule}, {why}" if chosen is one_pass else why)
 
 
 def _mean(excess: Array) -> float:

@@ -17,7 +17,7 @@ __all__ = ["explain", "too_few_rows"]
 def explain(schedule: Schedule, method: Method, rule: str, prediction: Prediction | None) -> str:
     """Say what the run will do, what it guarantees, and what deserves a second look."""
     if isinstance(method, Surveyed):
-        return _surveyed(schedule, method)
+        return _surveyed(schedule, method, rule)
     lines = [_rows(schedule), _guarantee(schedule, method), _steps(schedule, method, rule)]
     if prediction is not None:
         lines.append(_predicted(prediction, loss_scale(schedule.problem).gap))
@@ -27,7 +27,7 @@ def explain(schedule: Schedule, method: Method, rule: str, prediction: Predictio
     return text + _theorem(schedule, rule)
 
 
-def _surveyed(schedule: Schedule, method: Surveyed) -> str:
+def _surveyed(schedule: Schedule, method: Surveyed, rule: str) -> str:
     """Return what is known before the survey, and what will be known after it."""
     problem, n, budget = schedule.problem, schedule.n, schedule.budget
     noise, by_id = schedule.calibration.at(0).sigma / method.rows, budget.adjacency == "add-remove"
@@ -41,6 +41,7 @@ def _surveyed(schedule: Schedule, method: Surveyed) -> str:
         "norm.",
         "Known after: scales and directions of the columns, where the rounds start, their number, batch size, clip, "
         "beta and mechanism, and the predicted excess. All follow from the released survey; the budget does not.",
+        *([f"Chosen by the rule {rule}."] if rule != "survey" else ()),
         *(f"Note: {note}" for note in _notes(schedule, method, "survey")),
     ]
     return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
@@ -92,7 +93,7 @@ def _guarantee(schedule: Schedule, method: Method) -> str:
 
 def _steps(schedule: Schedule, method: Method, rule: str) -> str:
     chosen = rule if rule == "by hand" else f"by the rule {rule}"
-    if rule == "response" and isinstance(method, UnacceleratedSRGD):
+    if rule.startswith("response") and isinstance(method, UnacceleratedSRGD):
         chosen += ": with so many rounds on so few rows the unaccelerated variant has less predicted excess than "
         chosen += "Algorithm 1, whose acceleration amplifies noise"
     return f"Method: {method.name}. Steps: {method.steps_in_words(schedule)}. Chosen {chosen}."
