@@ -46,6 +46,21 @@ def test_a_place_that_cannot_be_written_is_found_before_training(
 
 
 @pytest.mark.usefixtures("no_training")
+def test_no_command_writes_over_a_file_that_it_reads(rows: Path, tmp_path: Path, capsys) -> None:
+    before, out = rows.read_bytes(), str(tmp_path / "model.json")
+    features = ["--features", "a,b"]
+    assert fit(rows, *features, "--out", str(rows)) == 2
+    assert fit(rows, *features, "--out", out, "--html", str(tmp_path / "." / "model.json")) == 2
+    assert fit(rows, *features, "--out", out, "--public-test", str(rows), "--html", str(rows)) == 2
+    assert main(["columns", str(rows), "--out", str(rows)]) == 2
+    assert main(["predict", out, str(rows), "--out", str(rows)]) == 2
+    assert main(["predict", out, str(rows), "--out", out]) == 2
+    assert main(["report", out, "--html", out]) == 2
+    assert capsys.readouterr().err.count("would be lost") == 7
+    assert rows.read_bytes() == before
+
+
+@pytest.mark.usefixtures("no_training")
 def test_a_folder_in_the_place_of_the_model_is_found_before_training(rows: Path, tmp_path: Path) -> None:
     assert fit(rows, "--out", str(tmp_path)) == 2
 

@@ -32,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame.to_csv(place / "bare.csv", index=False, header=False)
     frame.to_json(place / "people.jsonl", orient="records", lines=True)
     text = (place / "people.csv").read_bytes()
+    (place / "twice.csv").write_bytes(text.replace(b"user_id", b"age", 1))
     (place / "people.csv.gz").write_bytes(gzip.compress(text))
     (place / "people.csv.zst").write_bytes(pa.compress(text, codec="zstd", asbytes=True))
     (place / "lines.jsonl.gz").write_bytes(gzip.compress((place / "people.jsonl").read_bytes()))
@@ -130,7 +131,11 @@ def test_one_odd_line_of_json_changes_its_own_row(tmp_path) -> None:
         ("people.csv", ["--range", "age=0:120"], "leave out --range"),
         ("people.csv", ["--max-rows-per-unit", "2"], "--unit and --max-rows-per-unit go together"),
         ("people.csv", ["--public-test", "none.csv"], "none.csv"),
-        ("people.csv", ["--account", "none.json"], "none.json"),
+        ("people.csv", ["--account", "none.json"], "dpsco account none.json"),
+        ("people.csv", ["--label", "age"], "among the features: age"),
+        ("people.csv", ["--unit", "age", "--max-rows-per-unit", "1"], "among the features: age"),
+        ("people.csv", ["--rows", "0"], "--rows 0"),
+        ("twice.csv", [], "see columns 1, 2"),
         ("semicolon.csv", [], "--delimiter ';'"),
         ("bare.csv", [], "first line"),
     ],
@@ -140,6 +145,25 @@ def test_contradictions_are_found_before_a_row_is_read(file, options, words, fol
     error = capsys.readouterr().err
     assert words in error
     assert not any(value in error for value in ("Lyon", "2010-"))
+
+
+def test_a_file_of_names_alone_has_no_row(folder, tmp_path, capsys) -> None:
+    names = tmp_path / "names.csv"
+    names.write_text((folder / "names").read_text() + "\n")
+    schema, budget = ["--columns", str(folder / "columns.json")], BUDGET[:4]
+    task = ["--label", "bought", "--classes", "no,yes", *budget, *schema]
+    assert main(["fit", str(names), *task, "--out", str(tmp_path / "m.json")]) == 2
+    assert "There is no row in" in capsys.readouterr().err
+
+
+def test_a_row_that_holds_the_name_of_the_label_is_not_quoted(tmp_path, capsys) -> None:
+    """A file without a header line: its first row has the same cell twice, and one that reads like the label."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("secret,secret,y\n1,2,n\n")
+    assert main(["fit", str(rows), "--features", "a", *BUDGET, "--out", str(tmp_path / "m.json")]) == 2
+    said = capsys.readouterr().err
+    assert "see columns 1, 2" in said
+    assert "secret" not in said
 
 
 def test_columns_that_nobody_declared_are_refused_by_name(folder, tmp_path, capsys) -> None:
@@ -168,6 +192,27 @@ def test_an_account_is_charged(folder, tmp_path, capsys) -> None:
     assert fit(folder / "people.csv", tmp_path / "m.json", "--account", str(account.path)) == 0
     assert account.epsilon == pytest.approx(1.0, rel=1e-6)
     assert fit(folder / "people.csv", tmp_path / "m.json", "--account", str(account.path)) == 2
+
+
+def test_an_account_is_begun_and_shown(tmp_path, capsys) -> None:
+    file = tmp_path / "people.json"
+    assert main(["account", str(file)]) == 2
+    assert main(["account", str(file), "--epsilon", "2"]) == 2
+    assert "--delta" in capsys.readouterr().err
+    assert main(["account", str(file), "--epsilon", "2", "--delta", "1e-6"]) == 0
+    assert main(["account", str(file), "--epsilon", "2", "--delta", "1e-6"]) == 2
+    assert "exists already" in capsys.readouterr().err
+    dpsco.Account(file).charge("week 1", dpsco.Budget(1.0, 1e-6))
+    assert main(["account", str(file), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["runs"] == 1
+    assert shown["epsilon"] == pytest.approx(1.0, rel=1e-6)
+    assert shown["left"] == pytest.approx(dpsco.Account(file).remaining().epsilon)
+    dpsco.Account(file).charge("week 2", dpsco.Account(file).remaining())
+    assert main(["account", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "2 runs" in said
+    assert "left   nothing" in said
 
 
 def test_help_loads_no_optional_package() -> None:

@@ -13,8 +13,8 @@ from dpsco.version import __version__
 
 __all__ = ["main"]
 
-COMMANDS = ("columns", "plan", "fit", "predict", "report", "audit", "mechanisms", "compare", "paper", "demo")
-POSITIONAL = {"command", "data", "model", "target", "statement"}
+COMMANDS = ("columns", "plan", "fit", "predict", "report", "account", "audit", "mechanisms", "compare", "paper", "demo")
+POSITIONAL = {"command", "data", "model", "target", "statement", "file"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,4 +56,4 @@ def _with_options(message: str, args: argparse.Namespace) -> str:
     """Return a message of the library with ``name=value`` written as ``--name value`` where the command has it."""
     for name in set(vars(args)) - POSITIONAL:
         message = re.sub(rf"(?<![\w-]){name}=", f"--{name.replace('_', '-')} ", message)
-    return message
+    return re.sub(r"(?<![\w-])(--[a-z-]+)=", r"\1 ", message)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dpsco.cli.checks import check_outputs
+from dpsco.cli.checks import check_apart, check_outputs
 from dpsco.cli.data_options import add_reading_options, opened
 from dpsco.cli.output import print_json, print_table
 from dpsco.errors import InvalidArgument
@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from dpsco.rows.draft_columns import draft_columns
     from dpsco.rows.readers.source import TableSource
 
+    check_apart({"--out": args.out}, {"PUBLIC_DATA": args.data})
     check_outputs(out=args.out)
     source = opened(args, args.data)
     if not isinstance(source, TableSource):

@@ -110,6 +110,7 @@ def declared_columns(
     _check_names(source, besides)  # before any note: the first line of a file without a header is a row
     if args.columns is not None:
         columns = PublicColumns.read(args.columns)
+        _check_apart(columns, besides)
         _check_names(source, columns.names)
         _refuse_no_feature(columns, besides)
         return columns, id_note(columns)
@@ -143,6 +144,7 @@ def declared_columns(
         missing=args.missing == "all" or _listed(args.missing),
         other=args.other == "all" or _listed(args.other),
     )
+    _check_apart(columns, besides)
     _check_names(source, columns.names)
     _refuse_no_feature(columns, besides)
     return columns, notes + id_note(columns)
@@ -162,6 +164,12 @@ def id_note(columns: PublicColumns) -> list[str]:
     if ids := [name for name in columns.names if looks_like_id(name)]:
         return [f"these features look like ids: {', '.join(ids)}. A model learns nothing general from an id."]
     return []
+
+
+def _check_apart(columns: PublicColumns, besides: tuple[str, ...]) -> None:
+    """Refuse a label or an id among the features, which would predict itself."""
+    if twice := [name for name in besides if name in columns.names]:
+        raise InvalidArgument(f"The label or the unit is among the features: {', '.join(twice)}. Leave it out there.")
 
 
 def _refuse_undeclared(source: TableSource, names: list[str]) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsco.cli.checks import check_outputs, check_page
+from dpsco.cli.checks import check_apart, check_outputs, check_page
 from dpsco.cli.data_options import add_data_options, declared_columns, opened, reading
 from dpsco.cli.model_options import (
     REGRESSIONS,
@@ -21,7 +21,7 @@ from dpsco.cli.model_options import (
 )
 from dpsco.cli.model_page import add_page_options, data_name, today, write_model_page
 from dpsco.cli.output import print_json
-from dpsco.errors import InvalidArgument, positive_integer
+from dpsco.errors import DataError, InvalidArgument, positive_integer
 
 if TYPE_CHECKING:
     from dpsco.planning.plan import Plan
@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the model file to write (JSON)")
     budget = add_budget_options(parser)
     budget.add_argument("--unit", metavar="COLUMN", help="id column: protect all used rows of one id together")
-    budget.add_argument("--account", type=Path, metavar="FILE", help="charge this account (Account.create makes it)")
+    budget.add_argument("--account", type=Path, metavar="FILE", help="charge this account (dpsco account begins one)")
     add_data_options(parser)
     model = add_model_options(parser)
     model.add_argument("--label-bound", type=float, metavar="Y", help="regression: clamp labels to [-Y, Y]")
@@ -112,6 +112,8 @@ def run(args: argparse.Namespace) -> int:
     columns, notes = declared_columns(args, source, (args.label, *((args.unit,) if args.unit else ())))
     if args.rows is None:
         n = source.count()
+        if n == 0:
+            raise DataError(f"There is no row in {args.data!r}. Nothing was spent.")
         notes.append(f"n = {n:,} rows were counted; the guarantee treats the count as public. --rows N states it.")
     else:
         n = positive_integer("--rows", args.rows, "It is the public number of rows.")
@@ -149,8 +151,15 @@ def _check_before(args: argparse.Namespace) -> None:
     budget_of(args)
     if (args.unit is None) != (args.max_rows_per_unit is None):
         raise InvalidArgument("--unit and --max-rows-per-unit go together: whose a row is, and how many rows count.")
+    if args.account is not None and not args.account.exists():
+        raise InvalidArgument(
+            f"There is no account {str(args.account)!r}. If the data set is new, begin one with dpsco account "
+            f"{args.account} --epsilon E --delta D. If there was one, restore it: the cost of its runs remains."
+        )
     if args.account is not None:
-        Account(args.account)  # an account that is missing is found now
+        Account(args.account)  # a damaged one is found now
+    given = {"DATA": args.data, "--columns": args.columns, "--account": args.account}
+    check_apart({"--out": args.out, "--html": args.html}, {**given, "--public-test": args.public_test})
     check_outputs(out=args.out, checkpoint=None if args.checkpoint is None else args.checkpoint / "secret.json")
     check_page(args.html, "--html")
     if args.public_test is not None:

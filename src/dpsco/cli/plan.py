@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
             dpsco.plan(problem, n=round(n * args.response), budget=budget_of(args), **options) for n in args.devices
         ]
         return _federations(plans, args)
-    plan = planned(args, loss, width, args.rows, solver=args.solver, **options)
+    n = positive_integer("--rows", args.rows, "It is the public number of rows.")
+    plan = planned(args, loss, width, n, solver=args.solver, **options)
     predicted = plan.prediction is not None and plan.rule.startswith("response")
     gains = _doublings(plan, args) if predicted else {}
     table = method_costs(plan)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from dpsco.cli.checks import check_apart, check_outputs
 from dpsco.cli.data_options import add_reading_options, reading
 from dpsco.cli.output import print_json
 
@@ -44,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.json and args.out is None:
         raise InvalidArgument("--json needs --out FILE: predictions and JSON cannot share standard output.")
+    check_apart({"--out": args.out}, {"MODEL": args.model, "DATA": args.data})
+    check_outputs(out=args.out)
     saved = SavedModel.read(args.model)
     chunks = FileRows(args.data, None, saved.columns, feature_norm=saved.feature_norm, **reading(args))
     rows = 0

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dpsco.cli.checks import check_apart, check_page
 from dpsco.cli.model_page import add_page_options, write_model_page
 from dpsco.cli.output import print_json
 
@@ -34,6 +35,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the report and write the page; return the exit code."""
     from dpsco.run.model_file import SavedModel
 
+    check_apart({"--html": args.html}, {"MODEL": args.model})
+    check_page(args.html, "--html")
     saved = SavedModel.read(args.model)
     result = saved.result
     if args.html is not None:

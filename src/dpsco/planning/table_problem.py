@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dpsco.accounting.budget import Budget
-from dpsco.errors import InvalidArgument, one_of
+from dpsco.errors import InvalidArgument, one_of, positive_integer
 from dpsco.planning.at_rest import SOLVERS, least_excess, rest_plan
 from dpsco.planning.choose import SURVEYS, WANTED, plan
 from dpsco.planning.geometry import Geometry
@@ -72,6 +72,7 @@ def table_plan(
     InvalidArgument
         If a solver is named beside what belongs to one pass, or its proof does not cover the problem or the budget.
     """
+    n = positive_integer("n", n, "It is the public number of rows.")
     free = all(value is None for value in options.values())
     if one_of("solver", solver, SOLVERS) != "one-pass":
         at_rest = Problem(loss, model_ball(radius or ROOMY, loss), width, intercept=intercept)

@@ -132,7 +132,7 @@ def open_source(
     paths = _paths(str(path))
     suffix = _kind(paths[0])
     if suffix in (".csv", ".tsv"):
-        return CsvSource(paths, delimiter=delimiter, names=names)
+        return CsvSource(paths, delimiter=delimiter, names=names, label=label)
     if delimiter is not None or names is not None:
         raise InvalidArgument(f"delimiter= and names= are about CSV files; {paths[0].name!r} is none.")
     if isinstance(paths[0], RemoteFile) and suffix != ".parquet":

@@ -46,15 +46,21 @@ class CsvSource(TableSource):
 
     A cell that is not UTF-8 counts as missing. A row of more than 4 MiB stops the run. An empty line, or one of blanks,
     is a row of missing cells, so no row can leave itself out and move the rows behind it. Messages never quote the
-    header: in a file without one it is a row.
+    header: in a file without one it is a row. If ``label`` stands in it, they say which columns share a name.
     """
 
     number_columns = None
     has_schema = False
 
     def __init__(
-        self, paths: Sequence[Path], *, delimiter: str | None = None, names: Sequence[str] | None = None
+        self,
+        paths: Sequence[Path],
+        *,
+        delimiter: str | None = None,
+        names: Sequence[str] | None = None,
+        label: str | None = None,
     ) -> None:
+        self._label = label
         self._paths = tuple(paths)
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
             raise InvalidArgument(f"Expected delimiter={delimiter!r} to be one letter, such as ';'.")
@@ -83,7 +89,10 @@ class CsvSource(TableSource):
             damaged(path, "has a line break in the name of a column. Give each column a name on the one header line.")
         if any("\udc80" <= letter <= "\udcff" for name in names for letter in name):
             damaged(path, "cannot be read as CSV. Check the path and that it is text in UTF-8.")
-        if not names or len(set(names)) != len(names) or "" in names:
+        twice = [str(k + 1) for k, name in enumerate(names) if names.count(name) > 1]
+        if self._label in names and twice:  # places and no names: a row may hold the name of the label too
+            damaged(path, f"has one name for several columns: see columns {', '.join(twice)}. Rename them.")
+        if not names or twice or "" in names:
             damaged(path, "has no header line with a different name for each column. Add one.")
         return names
 
