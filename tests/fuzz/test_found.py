@@ -92,7 +92,7 @@ def test_a_unit_among_the_features_is_refused_by_name(tmp_path: Path, capsys) ->
     words = "--label y --unit who --max-rows-per-unit 1 --features a,who --epsilon 1 --delta 1e-5"
     code = main(["fit", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "model.json"), *words.split()])
     assert code == 2
-    assert "'who' is among the features" in capsys.readouterr().err
+    assert "is among the features: who." in capsys.readouterr().err
 
 
 def test_a_plan_of_more_rounds_than_memory_holds_is_refused() -> None:

@@ -112,7 +112,6 @@ def declared_columns(
         columns = PublicColumns.read(args.columns)
         _check_apart(columns, besides)
         _check_names(source, columns.names)
-        _refuse_no_feature(columns, besides)
         return columns, id_note(columns)
     ranges = {name: _ends(name, text) for name, text in pairs("--range", args.range)}
     categories = {name: text.split("|") for name, text in pairs("--categories", args.categories)}
@@ -146,15 +145,7 @@ def declared_columns(
     )
     _check_apart(columns, besides)
     _check_names(source, columns.names)
-    _refuse_no_feature(columns, besides)
     return columns, notes + id_note(columns)
-
-
-def _refuse_no_feature(columns: PublicColumns, besides: tuple[str, ...]) -> None:
-    """Refuse the label and the unit as features, before a row is read."""
-    for name in besides:
-        if name in columns.names:
-            raise InvalidArgument(f"{name!r} is among the features, and is the label or the unit. Leave it out there.")
 
 
 def id_note(columns: PublicColumns) -> list[str]:
