@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsco.planning.geometry import Geometry
-from dpsco.planning.survey_start import floored
+from dpsco.planning.geometry import Geometry, floored
 from dpsco.problem import Huber, Logistic, Loss, SmoothedHinge, Softmax
 from dpsco.query import Array
 

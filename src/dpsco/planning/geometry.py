@@ -9,7 +9,7 @@ Clean-up
 
     made increasing in l and clamped at 0. Bulk eigenvectors all receive nearly the mean size of what the noise hides.
 Metric
-    Weights w_i = 1 / (xi_i + ridge) along the directions known, and one common weight for the rest:
+    Weights w_i = 1 / (xi_i + ridge), xi_i ``floored``, along the directions known, and one common weight for the rest:
 
         P = (V diag(g) V' + g_rest (I - V V')) diag(scale),     g = sqrt(w)
 
@@ -31,11 +31,18 @@ from dpsco.planning.geometry_form import GeometryForm
 from dpsco.planning.released_survey import ReleasedSurvey
 from dpsco.query import Array
 
-__all__ = ["Geometry", "Metric", "clean_spectrum", "geometry", "metric", "positive_mean", "true_spectrum"]
+__all__ = ["Geometry", "Metric", "clean_spectrum", "floored", "geometry", "metric", "positive_mean", "true_spectrum"]
 
 _TINY = 1e-12
 SPREAD = 1.4
 """Tables that need an intercept: sizes of directions behind the noise are (-log(1 - u))^SPREAD, u even in (0, 1)."""
+STRETCHED = 0.5
+"""Least size in the metric over the mean one behind the noise. The noise alone makes smaller ones: taken at their word,
+such directions would be stretched beyond all others, and the rounds would blow up along them."""
+_EMPTY = 1e-15
+"""Size of a direction that holds nothing, where rows have norm 1."""
+LEAST_RATE = math.log(3.0)
+"""Without an intercept: the largest direction behind the noise is at least exp of this times the smallest."""
 HIDDEN_TRACE = 0.15
 """Their sum is about this much, where rows have norm 1: columns are shorter than their declared ranges."""
 
@@ -160,6 +167,13 @@ def geometry(released: ReleasedSurvey) -> Geometry:
     return Geometry(np.ones(p), directions, sizes, 0.0, observed, s, radius, mean)
 
 
+def floored(shape: Geometry, share: float = 0.2) -> Array:
+    """Sizes, none below ``share`` of the mean size behind the noise: no direction of a table is exactly empty."""
+    hidden = shape.sizes[shape.observed < shape.radius]
+    floor = share * float(np.mean(hidden)) if len(hidden) else 0.0
+    return np.maximum(shape.sizes, max(floor, _EMPTY, _TINY * max(float(np.max(shape.sizes, initial=0.0)), shape.rest)))
+
+
 def metric(shape: Geometry, ridge: float) -> Metric:
     """Whiten every direction known with a ridge of ``ridge`` lambda, and all others alike.
 
@@ -167,8 +181,9 @@ def metric(shape: Geometry, ridge: float) -> Metric:
     """
     lift = ridge * shape.radius + _TINY * max(float(np.max(shape.sizes, initial=0.0)), shape.rest, _TINY)
     others = shape.p - len(shape.sizes)
-    least = shape.rest if others else float(np.min(shape.sizes))
-    return Metric(shape.scale, shape.directions, 1 / np.sqrt(shape.sizes + lift), 1 / math.sqrt(least + lift))
+    sizes = floored(shape, STRETCHED)
+    least = shape.rest if others else float(np.min(sizes))
+    return Metric(shape.scale, shape.directions, 1 / np.sqrt(sizes + lift), 1 / math.sqrt(least + lift))
 
 
 def true_spectrum(shape: Geometry) -> Array:
@@ -196,7 +211,7 @@ def true_spectrum(shape: Geometry) -> Array:
         fan = (-np.log1p(-(count / p) * (np.arange(count) + 0.5) / count)) ** SPREAD
         return np.sort(np.concatenate([fan * total / np.sum(fan), outside]))
     rank = np.arange(count)[::-1] / count
-    low, high = 0.0, 40.0
+    low, high = LEAST_RATE, 40.0
     for _ in range(40):
         rate = 0.5 * (low + high)
         fan = np.exp(-rate * rank)

@@ -79,6 +79,8 @@ class Excess:
     optimisation: Array
     noise: Array
     sampling: Array
+    motion: Array
+    """m: what rows disagree about because the iterates move."""
 
     @property
     def total(self) -> Array:
@@ -122,6 +124,7 @@ def excess(
                 0.5 * decay + cost * population.gap,
                 0.5 * noise_share * privacy * noise,
                 0.5 * sampling / rows * (population.disagreement + m),
+                m,
             )
         )
     return found

@@ -32,8 +32,9 @@ from dpsco.planning.geometry import Geometry, metric
 from dpsco.planning.plan import Plan
 from dpsco.planning.prediction import Prediction
 from dpsco.planning.spectrum_priors import loss_scale
+from dpsco.planning.survey_bootstrap import SIGNAL
 from dpsco.planning.survey_start import Start
-from dpsco.planning.surveyed_planner import MOST_ROUNDS, SIGNAL, RoundsChoice, rounds_choice
+from dpsco.planning.surveyed_planner import MOST_ROUNDS, RoundsChoice, rounds_choice
 from dpsco.problem import Box, Logistic, Problem, Softmax
 from dpsco.query import Array
 

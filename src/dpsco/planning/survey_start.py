@@ -22,14 +22,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from dpsco.planning.geometry import Geometry
+from dpsco.planning.geometry import Geometry, floored
 from dpsco.planning.released_survey import ReleasedSurvey
 from dpsco.query import Array
 
-__all__ = ["LEANINGS", "Start", "floored", "mean_curvature", "start_from", "wiener"]
+__all__ = ["LEANINGS", "Start", "mean_curvature", "start_from", "wiener"]
 
 _NODES, _MASS = np.polynomial.hermite_e.hermegauss(31)
 _MASS = _MASS / np.sum(_MASS)
@@ -42,8 +43,6 @@ _DOUBT = 1.5
 _MOST_SPREAD = 9.0
 """Variance of the scores beyond which a start is not believed."""
 _LEAST_SHARE = 1e-3
-_EMPTY = 1e-15
-"""Size of a direction that holds nothing, where rows have norm 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +76,18 @@ class Start:
         """Return the mean second derivative where Gaussian scores hold ``signal`` of the loss of the base."""
         if self.shares is None or not len(self.shares):
             return self.curvature
-        found = np.array([_spread_scores(self.shares, spread) for spread in _SPREADS])
+        found = self._tabulated
         return float(np.interp(signal, found[:, 0], found[:, 1]))
+
+    def chances_at(self, signal: float) -> tuple[Array, Array] | None:
+        """Return chances of the classes (rows, K) and weights of the rows at that signal; None for other losses."""
+        if self.shares is None or not len(self.shares):
+            return None
+        return _chances(self.shares, float(np.interp(signal, self._tabulated[:, 0], _SPREADS)))
+
+    @cached_property
+    def _tabulated(self) -> Array:
+        return np.array([_spread_scores(*_chances(self.shares, spread)) for spread in _SPREADS])
 
 
 def start_from(
@@ -128,7 +137,8 @@ def start_from(
     factor = at_base
     step, left, leaning = np.zeros_like(along), np.zeros(len(sizes)), np.ones(len(LEANINGS))
     for _ in range(5 if len(sizes) else 0):
-        step, left, leaning = wiener(along, sizes, variance, shape.noise, released.rows, factor)
+        shrunk, left, leaning = wiener(along, sizes, variance, shape.noise, released.rows, factor)
+        step = -shrunk[:, None] * along
         scores = (step.T * sizes) @ step
         scores *= min(1.0, _MOST_SPREAD / max(float(np.trace(scores)) / outputs, 1e-300))
         if loss in ("logistic", "softmax"):
@@ -142,19 +152,12 @@ def start_from(
     )
 
 
-def floored(shape: Geometry) -> Array:
-    """Sizes with a floor of a fifth of the mean hidden size: no direction of a table is exactly empty."""
-    hidden = shape.sizes[shape.observed < shape.radius]
-    floor = float(np.mean(hidden)) / 5 if len(hidden) else 0.0
-    return np.maximum(shape.sizes, max(floor, _EMPTY, 1e-12 * max(float(np.max(shape.sizes, initial=0.0)), shape.rest)))
-
-
 def wiener(
     along: Array, sizes: Array, variance: Array, moment_noise: float, rows: int, curvature: float, copies: float = 1.0
 ) -> tuple[Array, Array, Array]:
-    """Return the shrunk Newton step (k, K), the variance it may leave (k,) and the weights of ``LEANINGS``.
+    """Return the shrunk Newton step over minus the gradient, the variance it may leave, and weights of ``LEANINGS``.
 
-    The formula is in the module docstring. Weights are proportional to the likelihood.
+    The formula is in the module docstring; the first two have shape (k,). Weights are proportional to the likelihood.
 
     ``copies``: directions that each entry stands for, where a spectrum was thinned.
     """
@@ -171,11 +174,11 @@ def wiener(
         fit = -0.5 * free * copies * np.sum(np.log(q) + energy / q, axis=1)
         tried += [(float(f), tau * prior, row) for f, tau, row in zip(fit, taus, v, strict=True)]
     best, likely, v = max(tried, key=lambda t: t[0])
-    step = -(h * likely / (h**2 * likely + v))[:, None] * along
+    shrunk = h * likely / (h**2 * likely + v)
     _, far, v = max((t for t in tried if t[0] >= best - _DOUBT), key=lambda t: float(np.sum(sizes * t[1])))
     fits = np.array([t[0] for t in tried]).reshape(len(LEANINGS), -1).max(axis=1)
     weights = np.exp(fits - best)
-    return step, far * v / (h**2 * far + v), weights / np.sum(weights)
+    return shrunk, far * v / (h**2 * far + v), weights / np.sum(weights)
 
 
 def mean_curvature(shares: Array, base: Array, scores: Array) -> float:
@@ -215,18 +218,21 @@ def _softmax(logits: Array) -> Array:
     return np.asarray(np.maximum(q / np.sum(q, axis=1, keepdims=True), 1e-300))
 
 
-def _spread_scores(shares: Array, spread: float) -> tuple[float, float]:
-    """Signal and curvature of scores of this variance per output, as ``Start`` counts them."""
+def _chances(shares: Array, spread: float) -> tuple[Array, Array]:
+    """Chances of the classes where scores have this variance per output, and the weights of these rows."""
     if len(shares) == 1:
         q = _kept_share(float(shares[0]), math.sqrt(spread))
-        signal = _entropy(np.array([shares[0], 1 - shares[0]])) - float(
-            _MASS @ (-q * np.log(q) - (1 - q) * np.log1p(-q))
-        )
-        return signal, float(_MASS @ (q * (1 - q)))
-    others = len(shares) - 1
+        return np.stack([q, 1 - q], axis=1), _MASS
     q = _softmax(np.log(shares) + math.sqrt(spread) * _draws(len(shares)))
-    signal = _entropy(shares) + float(np.mean(np.sum(q * np.log(q), axis=1)))
-    return signal / others, float(np.mean(1 - np.sum(q * q, axis=1))) / others
+    return q, np.full(len(q), 1 / len(q))
+
+
+def _spread_scores(chances: Array, weights: Array) -> tuple[float, float]:
+    """Signal and curvature of rows with these chances, as ``Start`` counts them."""
+    others = chances.shape[1] - 1
+    signal = _entropy(weights @ chances) + float(weights @ np.sum(chances * np.log(chances), axis=1))
+    curvature = float(weights @ (1 - np.sum(chances**2, axis=1)))
+    return signal / others, curvature / (2 if others == 1 else others)
 
 
 def _entropy(shares: Array) -> float:

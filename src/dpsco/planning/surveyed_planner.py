@@ -10,13 +10,15 @@ There is no survey where one of all rows would have a ratio above ``HOPELESS``.
 
 Stage two, ``rounds_choice``: a parametric bootstrap. The released survey gives a plausible truth: spectrum
 (geometry.true_spectrum), curvature factor, distance of the optimum (survey_start), and how much signal the noise hides
-(``_signal``). Hidden signal follows xi^(1 - alpha), each alpha weighed by the likelihood of the released gradient:
-alpha = 1 where small columns count as much as large ones, 0 where coefficients are alike. The survey is simulated once
-more on that truth. Then the truth's Hessian in the simulated metric, and the distance of the simulated start from the
-truth's optimum, are known exactly, errors of the directions included, and Algorithm 1's response (response_curves.py)
-gives
+(survey_bootstrap.py). Hidden signal follows xi^(1 - alpha), each alpha weighed by the likelihood of the released
+gradient: alpha = 1 where small columns count as much as large ones, 0 where coefficients are alike. The survey is
+simulated once more on that truth. Then the truth's Hessian in the simulated metric, and the distance of the simulated
+start from the truth's optimum, are known exactly, errors of the directions included, and Algorithm 1's response
+(response_curves.py) gives
 
-    optimisation + privacy noise + sampling      for every ridge, T, z-step, beta and clip.
+    optimisation + privacy noise + sampling      for every ridge, T, z-step, beta and clip,
+
+and clip_cost.py what the clip costs.
 
 The least geometric mean over the hypotheses and three curvature factors wins: the expected c, c^2 / c_base (a stronger
 signal flattens the loss further, and the optimum is farther by as much), and a larger one (rows whose scores stay near
@@ -33,11 +35,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsco.planning.geometry import Geometry, Metric, clean_spectrum, metric, positive_mean, true_spectrum
+from dpsco.planning.clip_cost import clip_cost, clip_costs
+from dpsco.planning.geometry import Geometry, Metric, metric
 from dpsco.planning.response_curves import ResponseCurves, response_curves
 from dpsco.planning.response_planner import excess
 from dpsco.planning.spectrum_priors import Populations
-from dpsco.planning.survey_start import LEANINGS, Start, floored, wiener
+from dpsco.planning.survey_bootstrap import assumed_signal, resurvey
+from dpsco.planning.survey_start import LEANINGS, Start
 from dpsco.query import Array
 
 __all__ = ["RoundsChoice", "SurveyChoice", "rounds_choice", "survey_choice"]
@@ -55,20 +59,18 @@ MOST_ROUNDS = 14
 RIDGES = (0.1, 0.2, 0.4, 0.8, 2.0, 8.0)
 HIDDEN_RIDGES = (0.8, 2.0, 8.0)
 """Where directions outside the known ones may be as large as the noise: less would stretch them beyond the others."""
-CLIPS = ((1.2, 0.0), (1.0, 4e-4), (0.85, 2.5e-3), (0.7, 8e-3))
-"""Clip over sqrt(E ||P a||^2) and slope, and what it costs in units of F(base) - F*."""
-CLIP_CENTRED = 0.3
-"""The same without an intercept, as a share: rows without rare 0/1 columns have shorter tails in the metric."""
+CLIPS = (1.6, 1.4, 1.2, 1.0, 0.85, 0.7)
+"""Clip over sqrt(E ||P a||^2) and slope."""
+OTHER_COSTS = (0.0, 0.0, 0.0, 4e-4, 2.5e-3, 8e-3)
+"""What these cost in units of F(base) - F*, for losses without class chances."""
+TAIL = 4.0
+"""Variance of ||P a||^2 over that of independent directions: 2 if Gaussian, more with rare 0/1 columns."""
 BETAS = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.6, 1.8, 2.1, 2.5, 3.0, 4.0, 6.0])
 """beta over c times the largest size in the metric."""
 HORIZONS = (4, 5, 7, 9, 11, 13, 15)
 """Fewer only where no more are allowed: three rounds need a better beta than a survey gives."""
 MOST = 160
 SINGLE, GROUP = 16, 6
-SIGNAL = 0.6
-"""F(base) - F* is about this share of the base's loss at most."""
-BELIEVED = 0.9
-"""The start has gained at most this share of the base's loss."""
 HIDDEN = 0.3
 """Tables that need an intercept: mean signal behind the noise, as a share of the base's loss, before the gradient of
 the survey is looked at. Signal, gradient and spectrum give the mean that the plan counts on."""
@@ -76,15 +78,9 @@ HIDDEN_CENTRED = (0.001, 0.01)
 """Without an intercept: at least this share of the base's loss is still to be gained. Hypotheses, weighed alike."""
 UNLIKELY = 0.1
 """Likelihood of a leaning, relative to the best one, below which it is left out."""
-MODEL_DOUBT = 0.5
-"""Relative error of the signal that a gradient shows: the signal need not follow the assumed law."""
-FLOOR = 100.0
-"""Directions this many times smaller than the mean hidden one hold no more signal than at that size."""
 BENT = 0.15
 """Relative error of the start that the loss's shape causes."""
 ROUND_COST = 0.01
-_EMPTY = 1e-15
-"""Size of a direction that holds nothing, where rows have norm 1."""
 
 
 @dataclass(frozen=True)
@@ -210,21 +206,23 @@ def rounds_choice(
     else:
         hypotheses = [(share, 1.0, 1 / len(HIDDEN_CENTRED)) for share in HIDDEN_CENTRED]
     for hypothesis, alpha, weight in hypotheses:
-        there, *arrays = _signal(shape, start, hypothesis, alpha, survey_rows)
+        signal, there, *arrays = assumed_signal(shape, start, hypothesis, alpha, survey_rows)
         truth, moved, left = (part[thin] for part in arrays)
         low = float(np.clip(there / start.base_curvature, 0.35, 0.9))
         high = min(start.steepest, max(1.25 * there, 1.1 * math.sqrt(there * start.steepest)))
         factors = np.array([there * low, there, max(high, there)])
         relative = (there / factors)[:, None]
         gap = 0.5 * there * float(np.sum(truth * (moved + left))) * each
-        at_stake = gap * (1.0 if shape.mean[-1] > 0 else CLIP_CENTRED)
-        again = _resurvey(truth, moved + left, variance, shape, survey_rows, there, each)
+        chances = start.chances_at(signal)
+        again = resurvey(truth, moved + left, variance, shape, survey_rows, there, each)
         for ridge in RIDGES if shape.hidden == 0 else HIDDEN_RIDGES:
             form = metric(again.shape, ridge)
             whitened = form.forward(np.diag(np.sqrt(truth)))
             values, vectors = np.linalg.eigh(whitened @ whitened.T)
             values = np.maximum(values, 0.0)
-            missing, moved_far = ((vectors.T @ form.start(part)) ** 2 * each for part in (again.missing, again.step))
+            missing, moved_far = (
+                np.sum((vectors.T @ form.start(part)) ** 2, axis=1) * each for part in (again.missing, again.step)
+            )
             sizes, counts, missing, moved_far = _grouped(values, missing, moved_far)
             populations = Populations(
                 factors[:, None] * sizes,
@@ -234,23 +232,23 @@ def rounds_choice(
             )
             # The units of beta and clip must be what the real survey shows, not the truth.
             top, energy = _seen(again.shape, form)
+            cut = None if chances is None else clip_costs(*chances, tail=_tail(again.shape, form, shape, each))
             for T in horizons:
                 batch = max(rows // T, 1)
                 for z_step in ("listed", "halved"):
                     table = _with_workload(T, z_step)
                     clips = CLIPS if math.isfinite(mu) else CLIPS[:1]
                     reach = clips_apart * slope * math.sqrt(energy * each) / (batch * mu)
-                    spreads = [(share * reach, 0.0) for share, _ in clips]
+                    spreads = [(share * reach, 0.0) for share in clips]
                     results = excess(
                         populations, table, BETAS * c * top, batch_size=batch, clips=spreads, noise_share=1.0
                     )
-                    for (share, cost), found in zip(clips, results, strict=True):
+                    for share, other, found in zip(clips, OTHER_COSTS, results, strict=False):
                         key = (ridge, T, z_step, share)
-                        merit = np.mean(np.log(found.total + cost * at_stake), axis=1) + ROUND_COST * math.log2(T + 1)
+                        cost = other * gap if cut is None else clip_cost(cut, share, found.motion)
+                        merit = np.mean(np.log(found.total + cost), axis=1) + ROUND_COST * math.log2(T + 1)
                         merits[key] = merits.get(key, 0.0) + merit * weight
-                        parts = np.stack(
-                            [found.optimisation[:, 1] + cost * at_stake, found.noise[:, 1], found.sampling[:, 1]]
-                        )
+                        parts = np.stack([found.optimisation + cost, found.noise, found.sampling])[:, :, 1]
                         expected[key] = expected.get(key, 0.0) + parts * weight
     best = min(merits, key=lambda key: float(np.min(merits[key])))
     at = int(np.argmin(merits[best]))
@@ -279,73 +277,6 @@ def rounds_choice(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Again:
-    shape: Geometry
-    step: Array
-    missing: Array
-
-
-def _resurvey(
-    truth: Array, square: Array, variance: Array, shape: Geometry, rows: int, c: float, each: float
-) -> _Again:
-    """Return a survey of the assumed truth, in its own eigenbasis; an entry stands for ``each`` directions."""
-    rng = np.random.default_rng(0)  # public: the simulation is part of the rule
-    k, s = len(truth), shape.noise
-    optimum = np.sqrt(square) * rng.choice([-1.0, 1.0], k)
-    draw = rng.standard_normal((k, k)) * s * math.sqrt(each)
-    noise = np.triu(draw, 1) / math.sqrt(2.0)
-    observed, directions = np.linalg.eigh(np.diag(truth) + noise + noise.T + np.diag(np.diag(draw)))
-    sizes = clean_spectrum(observed, shape.radius / 2)
-    made = Geometry(np.ones(k), directions, sizes, 0.0, observed, s, shape.radius, np.zeros(k))
-    gradient = -c * truth * optimum + rng.standard_normal(k) * np.sqrt(variance + c * truth / rows)
-    step, _, _ = wiener((directions.T @ gradient)[:, None], floored(made), variance, s, rows, c, copies=each)
-    x = directions @ step[:, 0]
-    return _Again(made, x, optimum - x)
-
-
-def _signal(shape: Geometry, start: Start, share: float, alpha: float, rows: int) -> tuple[float, Array, Array, Array]:
-    """Curvature factor, spectrum (p,), squared shift of the start and distance still to go; within what F(base) allows.
-
-    A signal h in the hidden directions, shared out in proportion to xi^(1 - alpha), has a squared gradient of
-    2 c h sum(xi^(2 - alpha)) / sum(xi^(1 - alpha)): the released gradient shows h, with a standard deviation.
-    """
-    truth = np.maximum(true_spectrum(shape), _EMPTY)
-    c, p, k = start.curvature, shape.p, len(shape.sizes)
-    moved = np.concatenate([np.zeros(p - k), start.moved])
-    left = np.concatenate([np.full(p - k, float(np.max(start.left, initial=0.0))), start.left])
-    gained = 0.5 * c * float(np.sum(truth * moved))
-    fits = min(1.0, BELIEVED * start.gap / max(gained, 1e-300))
-    moved, gained = moved * fits, gained * fits
-    ahead = max(0.5 * c * float(np.sum(truth * left)), 1e-300)
-    room = max(SIGNAL * start.gap - gained, share * start.gap)
-    left = left * min(1.0, room / ahead)
-    hidden = np.concatenate([np.ones(p - k, dtype=bool), shape.observed < shape.radius])
-    hidden = hidden if np.any(hidden) else np.ones(p, dtype=bool)
-    sizes = np.maximum(truth, float(np.mean(truth[hidden])) / FLOOR)
-    profile = sizes ** (1 - alpha)
-    part, known = np.where(hidden, profile, 0.0) / np.sum(profile[hidden]), hidden[p - k :]
-    shown, doubt = 0.0, math.inf
-    if start.gradient_square is not None and np.any(known):
-        variance = (start.gradient_variance + c * truth[p - k :] / rows)[known]
-        unit = 2 * c * max(float(np.sum(part * truth)), _EMPTY)
-        shown = float(np.sum(start.gradient_square[known] - variance)) / unit
-        doubt = math.sqrt(2 * float(np.sum(variance**2))) / unit
-    if shape.intercept:
-        others = max(
-            float(np.sum(profile[:-1])), float(np.sum(profile[hidden]))
-        )  # the base knows the largest direction
-        mean = max(share * start.gap * float(np.sum(profile[hidden])) / others, _EMPTY)
-        doubt = math.hypot(doubt, MODEL_DOUBT * mean)
-        expected = positive_mean(shown, doubt, mean) if math.isfinite(doubt) else mean
-        expected -= 0.5 * c * float(np.sum((truth * moved)[hidden]))
-        short = max(0.0, min(expected, room) - 0.5 * c * float(np.sum((truth * left)[hidden])))
-    else:
-        short = max(0.0, min(share * start.gap, max(0.0, shown) + 2 * doubt) - min(ahead, room))
-    factor = min(c, start.curvature_at(gained + min(ahead, room) + short))
-    return factor, truth, moved * (c / factor), left * (c / factor) + 2 * short * part / (factor * sizes)
-
-
 def _grouped(values: Array, *energies: Array) -> tuple[Array, ...]:
     """Ascending sizes in groups: the ``SINGLE`` largest alone, the others by ``GROUP``.
 
@@ -364,6 +295,13 @@ def _seen(shape: Geometry, form: Metric) -> tuple[float, float]:
     inside, rest = shape.sizes * form.gains**2, _rest_size(shape, form)
     largest = max(rest, shape.hidden * form.rest**2)
     return max(float(np.max(inside, initial=0.0)), largest), float(np.sum(inside)) + rest * (shape.p - len(form.gains))
+
+
+def _tail(made: Geometry, form: Metric, shape: Geometry, each: float) -> float:
+    """Variance of ||P a||^2 over its squared mean; the intercept, the largest direction, does not vary."""
+    inside = made.sizes * form.gains**2
+    varying = inside[:-1] if shape.intercept else inside
+    return TAIL * float(np.sum(varying**2)) / max(each * float(np.sum(inside)) ** 2, 1e-300)
 
 
 def _rest_size(shape: Geometry, form: Metric) -> float:
