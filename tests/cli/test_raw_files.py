@@ -173,9 +173,22 @@ def test_columns_that_nobody_declared_are_refused_by_name(folder, tmp_path, caps
     assert main([*command, "--features", "user_id,clicks", "--feature-norm", "3000"]) == 0
     error = capsys.readouterr().err
     assert "look like ids: user_id" in error
-    assert "not used: age" in error
+    assert "not used: columns age" in error
+    stated = ["--names", (folder / "names").read_text(), "--range", "age=0:120"]
+    assert main(["fit", str(folder / "bare.csv"), *command[2:], *stated]) == 2
+    assert "The columns user_id, income, balance" in capsys.readouterr().err
     assert main([*command, "--features", "bought"]) == 2
     assert "among the features" in capsys.readouterr().err
+
+
+def test_a_first_row_that_holds_the_name_of_the_label_is_not_printed_as_names(tmp_path, capsys) -> None:
+    """ "y" is the default label, and what a column of yes and no may hold."""
+    (tmp_path / "bare.csv").write_text("41.5,Cologne,y\n39.0,other,n\n")
+    command = ["fit", str(tmp_path / "bare.csv"), "--classes", "y,n", *BUDGET, "--out", str(tmp_path / "m.json")]
+    for options, code in (([], 2), (["--range", "41.5=0:100"], 2), (["--features", "41.5", "--json"], 0)):
+        assert main([*command, *options]) == code
+        told = capsys.readouterr()
+        assert "Cologne" not in told.out + told.err
 
 
 def test_the_plan_is_that_of_the_fit(folder, tmp_path, capsys) -> None:

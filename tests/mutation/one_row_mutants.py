@@ -343,6 +343,17 @@ ONE_ROW = (
         ("tests/clipping/torch/test_isolation.py::test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time",),
     ),
     Mutant(
+        "the first line of a text file in messages",
+        (
+            (
+                "cli/data_options.py",
+                "if source.has_schema or not any(_is_number(name) for name in source.names):",
+                "if True:",
+            ),
+        ),
+        ("tests/cli/test_raw_files.py::test_a_first_row_that_holds_the_name_of_the_label_is_not_printed_as_names",),
+    ),
+    Mutant(
         "each piece of pushed rows declares its own type",
         (("estimators/raw_input.py", "(None, None) if first else self._form", "(None, None)"),),
         (

@@ -130,7 +130,7 @@ def declared_columns(
         numbers = [name for name in source.number_columns if name not in taken]
         _refuse_undeclared(source, [name for name in source.names if name not in {*numbers, *known}])
     if unused := [name for name in source.names if name not in {*numbers, *known}]:
-        notes.append(f"not used: {', '.join(unused)}.")
+        notes.append(f"not used: {_shown(source, unused)}.")
     columns = PublicColumns(
         numbers,
         ranges=ranges,
@@ -166,11 +166,27 @@ def _check_apart(columns: PublicColumns, besides: tuple[str, ...]) -> None:
 def _refuse_undeclared(source: TableSource, names: list[str]) -> None:
     """Refuse columns that nobody declared: whether they hold text cannot be found out from private rows."""
     if names:
-        what = "hold text or no value" if source.has_schema else "may hold text, and a CSV file does not say"
+        stated = source.number_columns is not None
+        what = "hold text or no value" if stated else "may hold text, and a CSV file does not say"
         raise InvalidArgument(
-            f"The columns {', '.join(names)} {what}. Declare each with --range, --categories, --hashed, --date or "
-            "--boolean, or all of them with --columns FILE; or list the columns of numbers to use with --features."
+            f"The {_shown(source, names)} {what}. Declare each with --range, --categories, --hashed, --date "
+            "or --boolean, or all of them with --columns FILE; or list the columns of numbers to use with --features."
         )
+
+
+def _shown(source: TableSource, names: list[str]) -> str:
+    """Return columns by name; by place where the first line of a text file may be a row: it holds a number."""
+    if source.has_schema or not any(_is_number(name) for name in source.names):
+        return f"columns {', '.join(names)}"
+    return f"columns {', '.join(str(1 + source.names.index(name)) for name in names)} (counted from the left)"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_names(source: TableSource, wanted: Sequence[str]) -> None:

@@ -69,6 +69,7 @@ class CsvSource(TableSource):
         if self._stated is not None and (len(set(self._stated)) != len(self._stated) or not self._stated):
             raise InvalidArgument("Expected names to be the different names of all columns of the file.")
         self.names = self._header(self._paths[0])
+        self.has_schema = self._stated is not None
 
     def _header(self, path: Path) -> tuple[str, ...]:
         if self._stated is not None:
