@@ -134,3 +134,22 @@ def test_a_line_of_a_file_moves_one_sum_whatever_it_holds(line, shuffle, tmp_pat
         return dpsco.train(plan, dpsco.stream(rows))
 
     compare(fit, (paths[0],), (paths[1],))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_layout_of_an_array_changes_no_bit_of_a_sum(dtype: Any, compiled: bool, monkeypatch: Any) -> None:
+    """Rows by columns, with gaps or in the other order of bytes: one kernel and one block size for the type."""
+    if compiled:
+        monkeypatch.setattr("dpsco.clipping.choose_oracle.COMPILED_FROM", 1)
+    rows = X.astype(dtype)
+    gaps = np.zeros((2 * N, 2 * P), dtype)
+    gaps[::2, ::2] = rows
+    other = rows.astype(rows.dtype.newbyteorder())
+    sums = []
+    for form in (rows, np.asfortranarray(rows), gaps[::2, ::2], other):
+        model = PrivateLogisticRegression(epsilon=np.inf, rounds=1, classes=[0, 1], shuffle=False)
+        watch = Watch().run(lambda model=model, form=form: model.fit(form, Y))
+        sums.append([total.tobytes() for total in watch.sums])
+    assert len(sums[0]) == 1
+    assert sums.count(sums[0]) == len(sums)

@@ -354,6 +354,17 @@ ONE_ROW = (
         ("tests/cli/test_raw_files.py::test_a_first_row_that_holds_the_name_of_the_label_is_not_printed_as_names",),
     ),
     Mutant(
+        "the layout of an array chooses the kernel",
+        (
+            (
+                "rows/gate.py",
+                "(len(self._data), declared.width), np.dtype(declared.dtype)",
+                '(len(self._data), declared.width), np.dtype("float64")',
+            ),
+        ),
+        ("tests/estimators/test_neighbours.py::test_the_layout_of_an_array_changes_no_bit_of_a_sum",),
+    ),
+    Mutant(
         "each piece of pushed rows declares its own type",
         (("estimators/raw_input.py", "(None, None) if first else self._form", "(None, None)"),),
         (

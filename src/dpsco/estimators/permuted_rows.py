@@ -54,8 +54,8 @@ class PermutedRows(Stream):
         if not is_sparse(self._features):
             self.rows_read = (self.rows_read or 0) + last - first
             picked = self._order[first:last]
-            dtype = getattr(self._features, "dtype", np.float64)
-            yield RowsOnDemand(partial(self._gathered, picked), (last - first, width), dtype), self._targets[picked]
+            shape, dtype = (last - first, width), self._features.dtype
+            yield RowsOnDemand(partial(self._gathered, picked), shape, dtype), self._targets[picked]
             return
         rows = max(1, _CHUNK_BYTES // (8 * width * CHUNK_ROWS)) * CHUNK_ROWS
         for start in range(first, last, rows):

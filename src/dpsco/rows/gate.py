@@ -228,7 +228,7 @@ class GatedRows:
     def __init__(self, data: Any, declared: Declared) -> None:
         self._data = data
         self._declared = declared
-        self.shape = (len(self._data), declared.width)
+        self.shape, self.dtype = (len(self._data), declared.width), np.dtype(declared.dtype)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -260,7 +260,7 @@ class _Dense:
 
     def __init__(self, rows: CsrRows, declared: Declared) -> None:
         self._rows, self._declared = rows, declared
-        self.shape = rows.shape
+        self.shape, self.dtype = rows.shape, np.dtype(declared.dtype)
 
     def __len__(self) -> int:
         return self.shape[0]
