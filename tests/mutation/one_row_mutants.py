@@ -365,6 +365,11 @@ ONE_ROW = (
         ("tests/estimators/test_neighbours.py::test_the_layout_of_an_array_changes_no_bit_of_a_sum",),
     ),
     Mutant(
+        "rows that a sampler draws again count again",
+        (("clipping/torch/loader.py", "if name not in seen]", "]"),),
+        ("tests/clipping/torch/test_fit.py::test_a_place_that_a_sampler_draws_again_is_left_out",),
+    ),
+    Mutant(
         "each piece of pushed rows declares its own type",
         (("estimators/raw_input.py", "(None, None) if first else self._form", "(None, None)"),),
         (

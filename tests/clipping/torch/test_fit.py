@@ -9,11 +9,21 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 import dpsco
 import dpsco.torch
 from dpsco import Budget, DataError, InvalidArgument
+from dpsco.run import watching
 
 N, CLASSES, SHAPE = 600, 3, (1, 4, 4)
 KEY = bytes(32)
@@ -186,13 +196,49 @@ def test_samplers_that_repeat_rows_are_refused() -> None:
         RandomSampler(rows, num_samples=2 * N),
         WeightedRandomSampler([1.0] * N, N),
     ):
-        loader = DataLoader(rows, batch_size=50, sampler=sampler)
-        with pytest.raises(InvalidArgument, match="more than once"):
-            dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **BUDGET)
+        batches = BatchSampler(sampler, 50, drop_last=False)
+        for loader in (DataLoader(rows, batch_size=50, sampler=sampler), DataLoader(rows, batch_sampler=batches)):
+            with pytest.raises(InvalidArgument, match="more than once"):
+                dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **BUDGET)
     with pytest.raises(InvalidArgument, match="batch size"):
         dpsco.torch.fit(network(), cross_entropy, DataLoader(rows, batch_size=None), n=N, input_shape=SHAPE, **BUDGET)
     shuffled = DataLoader(rows, batch_size=50, shuffle=True)
     assert dpsco.torch.fit(network(), cross_entropy, shuffled, n=N, input_shape=SHAPE, **BUDGET).report.private
+
+
+@pytest.mark.parametrize("collate", [None, lambda rows: (torch.stack([x for x, _ in rows]), [y for _, y in rows])])
+def test_a_place_that_a_sampler_draws_again_is_left_out(collate: Any) -> None:
+    """A list, places as tensors, batches of the caller's: one row enters one contribution."""
+    rows = Rows()
+    places = [*range(N), *[7] * N]
+    samplers: list[dict[str, Any]] = [
+        {"sampler": range(N), "batch_size": 50},
+        {"sampler": places, "batch_size": 50},
+        {"sampler": SubsetRandomSampler(torch.tensor(places)), "batch_size": 50},
+        {"batch_sampler": [places[k : k + 50] for k in range(0, 2 * N, 50)]},
+    ]
+    counts = []
+    for given in samplers:
+        seen: list[int] = []
+        with watching(lambda query, clipped, released, seen=seen: seen.append(clipped.rows)):
+            loader = DataLoader(rows, collate_fn=collate, **given)
+            dpsco.torch.fit(network(), cross_entropy, loader, n=2 * N, input_shape=SHAPE, **BUDGET)
+        counts.append(sum(seen))
+    assert counts == [N] * 4
+
+
+def test_workers_that_each_hand_out_all_rows_are_refused() -> None:
+    class Lines(IterableDataset):
+        def __iter__(self) -> Any:
+            return iter(Rows().rows)
+
+    for workers in (0, 1):
+        loader = DataLoader(Lines(), batch_size=50, num_workers=workers)
+        report = dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **BUDGET).report
+        assert report.rows_missing == 0
+    two = DataLoader(Lines(), batch_size=50, num_workers=2)
+    with pytest.raises(InvalidArgument, match="num_workers=2"):
+        dpsco.torch.fit(network(), cross_entropy, two, n=N, input_shape=SHAPE, **BUDGET)
 
 
 def test_tokens_need_no_type() -> None:

@@ -2,16 +2,27 @@
 
 A loader joins its rows by ``collate_fn``. Where that is torch's own, the rows are taken before they are joined: a row
 of another shape or type then changes itself alone. A collate function of the caller's makes chunks (X, y).
+
+One row may enter one contribution only. Samplers that are known to draw rows again are refused. Of any other sampler
+that is not torch's own, places that it draws again are left out: they depend on no row.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import operator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import RandomSampler, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 from torch.utils.data._utils.collate import default_collate
 
 from dpsco.errors import InvalidArgument
@@ -33,13 +44,19 @@ def loader_chunks(loader: Any, shape: tuple[int, ...], dtype: str) -> ShapedChun
     Raises
     ------
     InvalidArgument
-        If the loader has no batches, or its sampler repeats rows: one row may enter one contribution only.
+        If the loader has no batches, or its sampler or its workers repeat rows.
     """
     if loader.batch_size is None and loader.batch_sampler is None:
         raise InvalidArgument(
             "A DataLoader with batch_size=None leaves open whether an item is a row or a batch. Give it a batch size."
         )
-    sampler = loader.sampler
+    if isinstance(loader.dataset, IterableDataset) and loader.num_workers > 1:
+        raise InvalidArgument(
+            f"num_workers={loader.num_workers} copies of an IterableDataset each hand out all of its rows, unless it "
+            "divides them itself, and the guarantee counts on one contribution per row. Use num_workers=1; or, if it "
+            "does divide them, pass the chunks: (chunk for chunk in loader)."
+        )
+    sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
     repeats = isinstance(sampler, RandomSampler) and (
         sampler.replacement or sampler.num_samples > len(sampler.data_source)
     )
@@ -48,11 +65,14 @@ def loader_chunks(loader: Any, shape: tuple[int, ...], dtype: str) -> ShapedChun
             f"The loader's {type(sampler).__name__} draws rows more than once, and the guarantee counts on one "
             "contribution per row. Use shuffle=True, which draws each row once."
         )
-    if loader.collate_fn is not default_collate:
-        return ShapedChunks(_Plain(loader), shape, dtype)
-    apart = copy.copy(loader)
-    apart.collate_fn, apart._iterator = list, None
-    return ShapedChunks(_Plain(apart, pairs=True), shape, dtype, together=False)
+    apart, pairs = copy.copy(loader), loader.collate_fn is default_collate
+    apart._iterator = None
+    if pairs:
+        apart.collate_fn = list
+    own = type(loader.batch_sampler) is BatchSampler and type(sampler) in (SequentialSampler, RandomSampler)
+    if not own and not isinstance(loader.dataset, IterableDataset):
+        object.__setattr__(apart, "batch_sampler", _Once(loader.batch_sampler))  # a loader guards its own attributes
+    return ShapedChunks(_Plain(apart, pairs=pairs), shape, dtype, together=not pairs)
 
 
 def array_of(value: Any) -> Any:
@@ -64,6 +84,30 @@ def array_of(value: Any) -> Any:
         return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
     except Exception:  # a tensor that NumPy cannot hold is no row; its text is not ours to print
         return None
+
+
+class _Once:
+    """Batches of places, without those that came before. Cost: memory of one number per place."""
+
+    def __init__(self, batches: Iterable[Iterable[Any]]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        seen: set[int | str] = set()
+        for batch in self._batches:
+            named = {_name(place): place for place in batch}
+            fresh = [place for name, place in named.items() if name not in seen]
+            seen.update(named)
+            if fresh:
+                yield fresh
+
+
+def _name(place: Any) -> int | str:
+    """Return what tells a place apart: 3, ``np.int64(3)`` and ``torch.tensor(3)`` are one."""
+    try:
+        return operator.index(place)
+    except TypeError:
+        return repr(place)
 
 
 class _Plain:
