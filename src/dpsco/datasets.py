@@ -1,4 +1,4 @@
-"""Simulated data: the reference problem, whose minimiser is known, and a raw table of people with wild columns."""
+"""Simulated data: the reference problem, whose minimiser is known, and raw tables of people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from dpsco.query import Array
 
-__all__ = ["RawTable", "ReferenceProblem", "people", "reference_problem"]
+__all__ = ["RawTable", "ReferenceProblem", "census", "people", "reference_problem"]
+
+_JOBS = ("Service", "Farming", "Clerical", "Craft", "Sales", "Professional", "Executive")
+_SCHOOLS = ("Primary", "Secondary", "High-school", "Bachelors", "Masters")
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +176,76 @@ def people(n: int = 30_000, *, seed: int = 0) -> RawTable:
         "other": ["city"],
     }
     return RawTable(columns, labels, ("no", "yes"), declared)
+
+
+def census(n: int = 40_000, *, seed: int = 0) -> RawTable:
+    """Return a simulated table of employees with the columns of Adult, numbers and texts as in its file.
+
+    ``capital_gain`` and ``capital_loss`` are mostly 0, ``weight`` says nothing, "?" stands for unknown texts, and
+    ``years`` repeats ``education``. No row of Adult is in it.
+
+    >>> table = census(n=3)
+    >>> list(table.columns)[:6], table.labels.tolist()
+    (['age', 'workclass', 'weight', 'education', 'years', 'marital_status'], ['<=50K', '<=50K', '>50K'])
+    """
+    rng = np.random.default_rng([seed, 2])
+    age, years = rng.integers(17, 91, n), rng.binomial(15, 0.6, n) + 1
+    married, male = rng.random(n) < _sigmoid((age - 36) / 8), rng.random(n) < 0.67
+    single = rng.choice(["Never-married", "Divorced", "Widowed"], n, p=[0.65, 0.27, 0.08])
+    job = rng.choice(len(_JOBS), n)
+    work = rng.choice(["Private", "Self-employed", "Government"], n, p=[0.75, 0.11, 0.14])
+    gain = np.where(rng.random(n) < 0.08, rng.lognormal(8.5, 1.0, n).round(), 0)
+    loss = np.where(rng.random(n) < 0.05, rng.normal(1_900, 350, n).round(), 0)
+    hours = np.clip(rng.normal(40, 12, n).round(), 1, 99)
+    country = rng.choice(["United-States", "Mexico", "India", "Germany"], n, p=[0.9, 0.06, 0.02, 0.02])
+    score = (
+        2.3 * married
+        + 0.35 * (years - 10)
+        + 0.3 * (job - 3)
+        + 0.035 * (hours - 40)
+        + 0.5 * np.log1p(gain / 500)
+        + 0.0004 * loss
+        - 0.0015 * (age - 50) ** 2
+        + 0.02 * (age - 40)
+        + 0.3 * male
+        - 3.2
+    )
+    labels = np.where(rng.random(n) < _sigmoid(2.0 * score), ">50K", "<=50K")
+    columns = {
+        "age": age,
+        "workclass": np.where(rng.random(n) < 0.06, "?", work),
+        "weight": rng.lognormal(12.0, 0.5, n).round(),
+        "education": np.array(_SCHOOLS)[np.clip((years - 1) // 3, 0, 4)],
+        "years": years,
+        "marital_status": np.where(married, "Married", single),
+        "occupation": np.where(rng.random(n) < 0.06, "?", np.array(_JOBS)[job]),
+        "sex": np.where(male, "Male", "Female"),
+        "capital_gain": gain,
+        "capital_loss": loss,
+        "hours_per_week": hours,
+        "native_country": np.where(rng.random(n) < 0.02, "?", country),
+    }
+    declared = {
+        "ranges": {
+            "age": (0, 120),
+            "weight": (0, 2e6),
+            "years": (0, 20),
+            "capital_gain": (0, 1e6),
+            "capital_loss": (0, 1e5),
+            "hours_per_week": (0, 168),
+        },
+        "log": ["capital_gain", "capital_loss"],
+        "categories": {
+            "workclass": ["Private", "Self-employed", "Government"],
+            "education": list(_SCHOOLS),
+            "marital_status": ["Married", "Never-married", "Divorced", "Widowed"],
+            "occupation": list(_JOBS),
+            "sex": ["Female", "Male"],
+            "native_country": ["United-States", "Mexico", "India", "Germany"],
+        },
+        "other": ["workclass", "occupation", "native_country"],
+    }
+    return RawTable(columns, labels, ("<=50K", ">50K"), declared)
 
 
 def _labels(features: Array, optimum: Array, rng: np.random.Generator) -> NDArray[Any]:
