@@ -16,7 +16,7 @@ import textwrap
 from pathlib import Path
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
-BLOCK = re.compile(r"```(?P<language>python|sh)\n(?P<code>.*?)```(?P<between>\n+)(?P<shown>```text\n.*?```)?", re.DOTALL)
+BLOCK = re.compile(r"```(?P<kind>python|sh)\n(?P<code>.*?)```(?P<between>\n+)(?P<shown>```text\n.*?```)?", re.DOTALL)
 WIDTH = 88
 
 
@@ -45,13 +45,13 @@ def render(page: Path) -> None:
     def run(found: re.Match[str]) -> str:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            if found["language"] == "sh":
+            if found["kind"] == "sh":
                 run_commands(found["code"])
             else:
                 exec(compile(found["code"], page.name, "exec"), names)  # noqa: S102 - our own pages
         lines = "\n".join(part for line in printed.getvalue().rstrip().splitlines() for part in fitted(line.rstrip()))
         shown = f"```text\n{lines}\n```" if found["shown"] else ""
-        return f"```{found['language']}\n{found['code']}```{found['between']}{shown}"
+        return f"```{found['kind']}\n{found['code']}```{found['between']}{shown}"
 
     page.write_text(BLOCK.sub(run, page.read_text(encoding="utf-8")), encoding="utf-8")
 
