@@ -131,6 +131,15 @@ class Query:
     """Whether to round each contribution by itself: then no row's position affects the sum (add-remove, samples)."""
     moment: Moment | None = None
     """The survey's question; None for a weighted gradient difference."""
+    squares: float = 0.0
+    """theta: weight of the squares of a contribution's entries, which follow it (clipping/squares.py); 0: none."""
+    radius: float = 0.0
+    """R: squares are those of the contribution shortened to this length."""
+
+    @property
+    def gradient_clip(self) -> float:
+        """Bound on the weighted gradient difference, so that it and its squares together obey ``clip``."""
+        return self.clip / math.hypot(1.0, self.squares)
 
     def __post_init__(self) -> None:
         # Points belong to the method's state: a gradient function that works in place would write rows into it.
@@ -148,6 +157,8 @@ class Query:
             points = [hashlib.sha256(point.data).digest() for point in self.points]
         numbers = (self.step, self.size, self.rowwise, len(self.points), self.clip, self.grid, *self.weights)
         survey = b"" if self.moment is None else repr(self.moment).encode()
+        if self.squares:
+            survey += struct.pack("<2d", self.squares, self.radius)
         return hashlib.sha256(
             struct.pack(f"<4q{2 + len(self.weights)}d", *numbers) + b"".join(points) + survey
         ).digest()

@@ -34,6 +34,8 @@ PLANS = {
         PROBLEM, N, dpsco.Budget(2.0, 1e-5, "replace"), Surveyed(rounds=5, rows=300, kind="low-rank")
     ),
     "dp-ftrl": dpsco.Plan(PROBLEM, N, BUDGET, Surveyed(rounds=5, rows=300, later="dp-ftrl")),
+    "measured": dpsco.Plan(PROBLEM, N, BUDGET, Surveyed(rounds=5, rows=300, later="measured-srgd")),
+    "measured, softmax": dpsco.Plan(SOFTMAX, N, BUDGET, Surveyed(rounds=5, rows=300, later="measured-srgd")),
     "zero-out": PLAN,
     "replace": dpsco.Plan(PROBLEM, N, dpsco.Budget(2.0, 1e-5, "replace"), Surveyed(rounds=5, rows=300)),
     "diagonal": dpsco.Plan(PROBLEM, N, BUDGET, Surveyed(rounds=5, rows=300, kind="diagonal")),
@@ -128,12 +130,13 @@ def test_one_row_moves_one_sum_of_one_stage_by_no_more_than_the_noise_covers(nam
             assert exact_distance_squared(base.sums[t], other.sums[t]) <= Fraction(covered[t].difference) ** 2
 
 
-@pytest.mark.parametrize("kind", ["full", "diagonal", "low-rank"])
+@pytest.mark.parametrize("kind", ["full", "diagonal", "low-rank", "measured"])
 @pytest.mark.parametrize("loss", [dpsco.Logistic(), dpsco.Softmax(3)], ids=["logistic", "softmax"])
 def test_a_row_that_is_there_or_not_moves_one_sum_of_one_stage(kind, loss):
     """Add-remove: rows have their stage and round by a hash of their id, and each contribution is rounded by itself."""
     problem = dpsco.Problem(loss, dpsco.L2Ball(20.0), P, feature_norm=3.0, intercept=True)
-    plan = dpsco.Plan(problem, N, BY_ID.budget, Surveyed(rounds=5, rows=300, kind=kind))
+    changes = {"later": "measured-srgd"} if kind == "measured" else {"kind": kind}
+    plan = dpsco.Plan(problem, N, BY_ID.budget, Surveyed(rounds=5, rows=300, **changes))
     rows, labels = data()
     ids = np.arange(N)
     places = rounds_of_ids(ids, bytes.fromhex(plan.digest()), N)

@@ -16,7 +16,7 @@ COMPILED_FROM_SLOW = 1 << 30
 """The same for rows computed or parsed while training: the source limits the speed, and numba's 100 MB matter."""
 
 
-def linear_oracle(problem: Problem, n: int, *, slow_source: bool = False) -> Oracle:
+def linear_oracle(problem: Problem, n: int, *, slow_source: bool = False, squares: bool = False) -> Oracle:
     """Choose the oracle of ``problem`` for ``n`` rows in total, from public numbers only.
 
     Parameters
@@ -27,6 +27,8 @@ def linear_oracle(problem: Problem, n: int, *, slow_source: bool = False) -> Ora
         Public number of rows.
     slow_source : bool
         Whether rows are computed or parsed while training.
+    squares : bool
+        Whether squares of contributions are asked for: the kernels do not make them.
 
     Returns
     -------
@@ -34,5 +36,6 @@ def linear_oracle(problem: Problem, n: int, *, slow_source: bool = False) -> Ora
         ``CompiledOracle`` for large data, ``LinearOracle`` for small data.
     """
     size = n * problem.dimension * problem.loss.outputs
-    kind = CompiledOracle if size >= (COMPILED_FROM_SLOW if slow_source else COMPILED_FROM) else LinearOracle
+    compiled = not squares and size >= (COMPILED_FROM_SLOW if slow_source else COMPILED_FROM)
+    kind = CompiledOracle if compiled else LinearOracle
     return kind(problem.loss, problem.intercept)

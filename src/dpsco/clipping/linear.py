@@ -51,7 +51,7 @@ class LinearOracle:
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         """Compute the clipped sum of ``batch``."""
-        answer = Clipped(np.zeros(query.points[0].size), 0)
+        answer = Clipped(np.zeros(query.points[0].size * (2 if query.squares else 1)), 0)
         if self.slope is not None:
             pairs = product((0.0, 0.5, -1.0), (0.0, 1.0, -1.0))
             must_answer_once(partial(self.slope, score, label) for score, label in pairs)
@@ -73,7 +73,7 @@ class LinearOracle:
         zeroed = block.zeroed
         zeroed |= ~(norms <= LARGEST_NORM)  # includes finite rows whose score overflows
         c[zeroed], norms[zeroed] = 0.0, 0.0
-        scale, over = clip_scale(norms, query.clip, block.width + k)
+        scale, over = clip_scale(norms, query.gradient_clip, block.width + k)
         c *= scale[:, None]
         c[rows:] = 0.0  # padding
         clipped, uncounted = int(np.sum(over[:rows])), int(np.sum(zeroed[:rows]))

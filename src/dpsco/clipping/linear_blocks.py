@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.clipping.bound import LARGEST_NORM, SMALLEST_NORM, row_norms
+from dpsco.clipping.squares import squares_of
 from dpsco.problem.losses import Labels, Loss
 from dpsco.query import Array, Query, to_grid
 from dpsco.rows.csr import CsrRows
@@ -58,7 +59,11 @@ class DenseBlock:
         return self.a @ x.T
 
     def total(self, c: Array, query: Query) -> Array:
-        """Sum c_i a_i over rows, on the query's grid."""
+        """Sum c_i a_i over rows, on the query's grid; the sum of their squares follows, if it is asked for."""
+        if query.squares:
+            each = (c[:, :, None] * self.a[:, None, :]).reshape(len(c), -1)
+            each = np.hstack([each, squares_of(each, query)])
+            return to_grid(to_grid(each, query.grid if query.rowwise else 0.0).sum(axis=0), query.grid)
         if query.rowwise:
             return np.asarray(to_grid(c[:, :, None] * self.a[:, None, :], query.grid).sum(axis=0).ravel())
         return to_grid((c.T @ self.a).ravel(), query.grid)

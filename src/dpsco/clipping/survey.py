@@ -223,7 +223,9 @@ def health_size(moment: Moment) -> int:
 def sum_length(query: Query) -> int:
     """Numbers of the sum that answers ``query``."""
     parameters = query.points[0].size
-    return parameters if query.moment is None else survey_size(query.moment, parameters)
+    if query.moment is not None:
+        return survey_size(query.moment, parameters)
+    return 2 * parameters if query.squares else parameters
 
 
 def pack(matrix: Array) -> Array:

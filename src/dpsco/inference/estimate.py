@@ -28,7 +28,9 @@ from dpsco.inference.curvature import Curvature, curvature, moment_of_rows
 from dpsco.inference.doubts import Signs, notes, refuse, refuse_plan
 from dpsco.inference.evidence import Evidence
 from dpsco.inference.intervals import Inference
-from dpsco.inference.scatter import Directions, Scatter, prior_of, scatter
+from dpsco.inference.measured import Measured, measure
+from dpsco.inference.prior import prior_of
+from dpsco.inference.scatter import Directions, Scatter, scatter
 from dpsco.methods import AcceleratedSRGD, Surveyed
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.spectrum_priors import loss_scale
@@ -51,6 +53,8 @@ class _Basis(NamedTuple):
     """(p, p): parameters of each direction."""
     spread: Array
     """(p, p): the rows' second moment between directions."""
+    scattering: Array
+    """(p, p): the gradients' covariance between directions, over kappa and the weight of a direction of the scores."""
 
 
 def infer(evidence: Evidence | None) -> Inference:
@@ -84,14 +88,17 @@ def _infer(evidence: Evidence) -> Inference:
     u = evidence.final.reshape(problem.loss.outputs, -1)
     form = curvature(problem.loss, moment, shape.mean, u @ matrix)
     run, basis = _directions(evidence, form, moment)
+    seen = measure(evidence, run, form, matrix @ form.rows @ matrix.T, matrix @ moment @ matrix.T)
+    if seen is not None:
+        run, basis = _scattered(run, basis, form, matrix, seen)
     method = evidence.plan.method
     slope = method.moment(problem).slope if isinstance(method, Surveyed) else 1.0
     x = (u @ matrix)[0]
     centre = float(shape.mean @ x)
     scores = (centre, math.sqrt(max(float(x @ moment @ x) - centre**2, 0.0)))
-    prior = prior_of(problem.loss, survey, u @ matrix, slope, form.levels, scores)
+    prior = prior_of(problem.loss, survey, u @ matrix, slope, form.levels, scores, seen and seen[:3])
     found = scatter(run, evidence.noise, evidence.batch_size, prior)
-    sampling, privacy, shift, degrees = _parts(evidence, run, basis, found)
+    sampling, privacy, shift, degrees = _parts(evidence, run, basis, found, 0.0 if seen is None else seen.doubt)
     # Rounds that scatter more than the survey explains: its curvatures are off. Counted as sampling.
     excess = max(0.0, found.misfit - math.sqrt(2 / found.numbers) - 1.0)
     sampling = sampling + excess * (sampling + privacy)
@@ -108,7 +115,7 @@ def _infer(evidence: Evidence) -> Inference:
         misfit=found.misfit,
         numbers=found.numbers,
         left=float(np.median(shift**2 / np.maximum(total, 1e-300))),
-        clip=float(np.sqrt(kappa * np.sum(run.sizes))) / second.plan.schedule.most_noise.clip,
+        clip=float(np.sqrt(kappa * np.sum(run.scattering))) / second.plan.schedule.most_noise.clip,
         scores=score / loss_scale(problem).score ** 2,
         distance=float(np.linalg.norm(estimate)),
     )
@@ -152,12 +159,27 @@ def _directions(evidence: Evidence, form: Curvature, moment: Array) -> tuple[Dir
         asked=turned(evidence.asked),
         final=turned(final)[0],
         form=form,
+        scattering=np.outer(weights, sizes).ravel(),
     )
     back = second.map.parameters(np.eye(p).ravel()).reshape(p, p).T
-    return run, _Basis(vectors, classes, back @ vectors, spread)
+    return run, _Basis(vectors, classes, back @ vectors, spread, np.diag(sizes))
 
 
-def _parts(evidence: Evidence, run: Directions, basis: _Basis, found: Scatter) -> tuple[Array, Array, Array, float]:
+def _scattered(
+    run: Directions, basis: _Basis, form: Curvature, matrix: Array, seen: Measured
+) -> tuple[Directions, _Basis]:
+    """Give the gradients' covariance the shape that was measured: D^1/2 A D^1/2 in the coordinates of u."""
+    root = basis.vectors.T * np.sqrt(seen.ratios)
+    shape = root @ (matrix @ form.rows @ matrix.T) @ root.T
+    weights = np.linalg.eigvalsh(form.outputs)[-basis.classes.shape[1] :]
+    scattering = np.outer(np.maximum(weights, 1e-12), np.diag(shape)).ravel()
+    run = run._replace(scattering=scattering, form=form._replace(square=0.0))  # it is in the squares
+    return run, basis._replace(scattering=shape)
+
+
+def _parts(
+    evidence: Evidence, run: Directions, basis: _Basis, found: Scatter, doubt_of_shape: float
+) -> tuple[Array, Array, Array, float]:
     """Compute sampling and privacy covariance, what optimisation left, and degrees of freedom."""
     plan, noise, batch = evidence.second.plan, evidence.noise, evidence.batch_size
     method, beta = plan.method, plan.schedule.settings["beta"]
@@ -180,8 +202,9 @@ def _parts(evidence: Evidence, run: Directions, basis: _Basis, found: Scatter) -
         shift += weight * decay / np.maximum(1 - decay, _LEAST_LEFT) * (start - run.final).reshape(copies, p)
         unit, fixed = np.zeros(p), np.zeros(p)
         for i in range(copies):
-            sizes = run.sizes.reshape(copies, p)[i]
-            rows = np.diag(np.einsum("jtt->j", again[i]) * sizes / batch)
+            covariance = basis.scattering * (run.scattering.reshape(copies, p)[i, 0] / basis.scattering[0, 0])
+            extra = np.einsum("jtt->j", again[i]) - np.sum(gains[i] ** 2, axis=1)
+            rows = (gains[i] @ gains[i].T + np.diag(extra)) * covariance / batch
             extra = np.einsum("jtt,t->j", again[i], moved) - (gains[i] ** 2) @ moved
             motion = ((gains[i] * moved) @ gains[i].T + np.diag(extra)) * basis.spread / batch
             added = np.diag(np.einsum("jts,ts->j", again[i], noise))
@@ -194,6 +217,8 @@ def _parts(evidence: Evidence, run: Directions, basis: _Basis, found: Scatter) -
         means += weight * fixed + float(row @ found.kappas) * unit
         squares += row @ (fixed + found.kappas[:, None] * unit) ** 2
     doubt = float(np.median(squares / np.maximum(means, 1e-300) ** 2)) - 1.0
+    share = np.diag(sampling.reshape(outputs * p, -1)).reshape(outputs, p).sum(axis=0) / np.maximum(means, 1e-300)
+    doubt += doubt_of_shape * float(np.median(share)) ** 2
     total = outputs * p
     return (
         sampling.reshape(total, total),

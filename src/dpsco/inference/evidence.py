@@ -10,11 +10,14 @@ where the rounds' sampling errors are independent and the noise has the mechanis
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpsco.algorithm_1 import eta
+from dpsco.errors import InvalidArgument
+from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage
 from dpsco.query import Array
@@ -32,7 +35,7 @@ class Evidence:
     points: Array
     """(T, p K): x_0 .. x_{T-1} in the coordinates of u."""
     sums: Array
-    """(T, p K): what each round released."""
+    """(T, p K): what each round released; (T, 2 p K) with squares of contributions."""
     final: Array
     """(p K,): the output y_T."""
     complete: bool = True
@@ -45,7 +48,27 @@ class Evidence:
     @property
     def means(self) -> Array:
         """d_t, of shape (T, K, p)."""
-        return self._by_class(self.sums / self.batch_size)
+        return self._by_class(self.sums[:, : self.final.size] / self.batch_size)
+
+    @property
+    def squares(self) -> Array | None:
+        """Mean squares of contributions, of shape (T, K, p); None if the rounds released none."""
+        if self.sums.shape[1] == self.final.size:
+            return None
+        return self._by_class(self.sums[:, self.final.size :] / self.batch_size * self._unit)
+
+    @property
+    def squares_noise(self) -> Array:
+        """Covariance (T, T) of the privacy noise in an entry of ``squares``."""
+        return self.noise * self._unit**2
+
+    @property
+    def _unit(self) -> float:
+        """R^2 / (theta C) of clipping/squares.py."""
+        method = self.second.plan.method
+        if not isinstance(method, MeasuredSRGD):
+            raise InvalidArgument("These rounds released no squares of contributions.")
+        return method.radius**2 * math.hypot(1.0, method.squares) / (method.squares * method.clip)
 
     @property
     def asked(self) -> Array:

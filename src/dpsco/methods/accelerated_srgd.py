@@ -134,7 +134,7 @@ class AcceleratedSRGD(RoundMethod):
     def tell(self, schedule: Schedule, state: AcceleratedSRGDState, released: Released) -> AcceleratedSRGDState:
         """Lines 5-8, from the released increment."""
         t = state.step
-        total = state.total + value_of(state, released)
+        total = state.total + value_of(state, released)[: state.total.size]
         nabla = total / (schedule.batch_size * eta(t))
         beta = state.beta
         if self.adaptive and t > 0:

@@ -47,11 +47,13 @@ class Schedule:
     """Standard deviation of the noise inside an objective; 0 for methods that add noise to sums or outputs alone."""
     survey_length: int = 0
     """Numbers that a survey releases; 0 for rounds that release one per parameter."""
+    squares: bool = False
+    """Whether rounds release the squares of contributions beside their sum (clipping/squares.py)."""
 
     @property
     def sum_length(self) -> int:
         """Numbers that a round releases."""
-        return self.survey_length or self.problem.parameters
+        return self.survey_length or self.problem.parameters * (2 if self.squares else 1)
 
     @property
     def rounds(self) -> int:

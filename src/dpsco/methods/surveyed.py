@@ -36,6 +36,7 @@ import numpy as np
 from dpsco.accounting.budget import Budget
 from dpsco.clipping.survey import MOMENTS, joint_bounds, survey_size
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
+from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.methods.method import RoundMethod, value_of
 from dpsco.methods.schedule import Schedule
 from dpsco.problem import Box, CustomLoss, Everything, Huber, L2Ball, Logistic, Problem, SmoothedHinge, Softmax, Squared
@@ -80,8 +81,9 @@ class Surveyed(RoundMethod):
         n_0: rows that are surveyed. No later round sees them.
     kind : {"full", "diagonal", "low-rank"}
         What is released of the second moment.
-    later : {"accelerated-srgd", "unaccelerated-srgd", "dp-sgd", "dp-ftrl"}
-        Method of the later rounds. The released survey decides on its hyperparameters.
+    later : {"accelerated-srgd", "unaccelerated-srgd", "dp-sgd", "dp-ftrl", "measured-srgd"}
+        Method of the later rounds. The released survey decides on its hyperparameters. "measured-srgd" is
+        "accelerated-srgd" that also releases squares of contributions, for intervals.
     gradient, health : float
         Weights of the gradient at zero and of each health indicator, relative to the second moment.
     clip : float
@@ -104,7 +106,7 @@ class Surveyed(RoundMethod):
     def __post_init__(self) -> None:
         put = object.__setattr__
         one_of("kind", self.kind, MOMENTS)
-        one_of("later", self.later, LATER)
+        one_of("later", self.later, (*LATER, MeasuredSRGD.name))
         put(self, "rows", positive_integer("rows", self.rows, "It is the number of surveyed rows."))
         for name in ("gradient", "health"):
             put(self, name, positive(name, getattr(self, name), "It weighs a part of the survey."))

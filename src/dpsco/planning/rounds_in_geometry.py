@@ -24,8 +24,10 @@ import numpy as np
 from dpsco.accounting.budget import Budget
 from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import RowMap
+from dpsco.clipping.squares import THETA
 from dpsco.errors import InvalidArgument
 from dpsco.methods import DPFTRL, DPSGD, AcceleratedSRGD, InGeometry, Method, UnacceleratedSRGD
+from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.methods.surveyed import INTERCEPT, LATER, refusal
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.geometry import Geometry, metric
@@ -44,6 +46,8 @@ _LEAST_RATIO = 1e-4
 _TINY = 1e-12
 _SANE = 1e12
 """Clip, beta and the length of mapped rows are of order 1 to p: whatever is beyond this is not a plan."""
+_USUAL = 4.0
+"""Radius of squares over the usual length of a contribution."""
 _UNKNOWN = 1.0
 """Variance of a gradient entry that says nothing: rows have norm 1, slopes about 1."""
 
@@ -68,6 +72,7 @@ def rounds_in(
     survey_rows: int,
     most: int,
     later: str = AcceleratedSRGD.name,
+    squared_slope: float = 1.0,
 ) -> InMetric | None:
     """Plan rounds of the method ``later`` on ``rows`` rows, at most ``most`` of them; None if the geometry shows none.
 
@@ -79,6 +84,8 @@ def rounds_in(
         The geometry, what is known of the way to the optimum, and the rows behind that.
     most, later
         Largest number of rounds, and the name of their method.
+    squared_slope
+        Mean square of the loss's derivative near the optimum, as far as it is known: it sets the radius of squares.
     """
     columns, outputs, scale = problem.dimension + problem.intercept, problem.loss.outputs, loss_scale(problem)
     choice = rounds_choice(
@@ -109,13 +116,18 @@ def rounds_in(
     u0 = np.asarray(form.start(start.x.reshape(columns, outputs)).T.ravel())
     if not np.all(np.isfinite(u0)):
         u0 = np.zeros(columns * outputs)
-    ours = later == AcceleratedSRGD.name
+    ours = later in (AcceleratedSRGD.name, MeasuredSRGD.name)
     prediction = Prediction(choice.optimisation, choice.noise, choice.sampling) if ours else None
     T = min(most, rows)
     step = 1.0 / choice.beta
     if later in (DPSGD.name, DPFTRL.name):
         step = _step_size(choice, T, rows // T, budget, gap=SIGNAL * start.gap, copies=max(outputs - 1, 1))
-    return InMetric(row_map, _method(later, choice, T, step, budget), prediction, u0)
+    method = _method(later, choice, T, step, budget)
+    if later == MeasuredSRGD.name and isinstance(method, AcceleratedSRGD):
+        usual = math.sqrt(squared_slope * float(np.sum(shape.sizes * form.gains**2)))
+        radius = min(_USUAL * usual, choice.clip) if usual * _SANE > choice.clip else choice.clip
+        method = MeasuredSRGD(**vars(method) | {"clip": choice.clip * math.hypot(1.0, THETA), "radius": radius})
+    return InMetric(row_map, method, prediction, u0)
 
 
 def _in_factors(shape: Geometry) -> bool:

@@ -14,6 +14,7 @@ Cost: 0.3 s at 50 columns, about 1 s at 800.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,13 +32,15 @@ from dpsco.planning.released_survey import Health, ReleasedSurvey, read_survey
 from dpsco.planning.response_planner import response_plan
 from dpsco.planning.rounds_in_geometry import fitting, rounds_in
 from dpsco.planning.spectrum_priors import loss_scale
-from dpsco.planning.survey_start import start_from
-from dpsco.problem import Everything, L2Ball, Logistic, Softmax, Squared
+from dpsco.planning.survey_start import Start, start_from
+from dpsco.problem import Everything, L2Ball, Logistic, Problem, Softmax, Squared
 from dpsco.query import Array
 
 __all__ = ["SecondStage", "second_stage"]
 
 _WIDE = 20.0
+_LEAST_SLOPE = 1e-4
+"""Mean squared slope over its bound, at least."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +89,15 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
     start = start_from(survey, shape, loss=kind, curvature=scale.curvature, gap=scale.gap)
     left = plan.n - method.rows
     made = rounds_in(
-        problem, left, budget, shape, start, survey_rows=method.rows, most=method.rounds - 1, later=method.later
+        problem,
+        left,
+        budget,
+        shape,
+        start,
+        survey_rows=method.rows,
+        most=method.rounds - 1,
+        later=method.later,
+        squared_slope=_squared_slope(problem, survey, start, moment.slope),
     )
     if made is None:
         return _unwhitened(plan, method, shape, survey)
@@ -100,6 +111,21 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
         geometry=shape,
         survey=survey,
     )
+
+
+def _squared_slope(problem: Problem, survey: ReleasedSurvey, start: Start, slope: float) -> float:
+    """Return the mean square of the loss's derivative near the optimum, or somewhat more."""
+    seen = survey.health.squared_slope
+    if isinstance(problem.loss, (Logistic, Softmax)):  # a likelihood's Hessian is the covariance of its gradients
+        return start.curvature * max(problem.loss.outputs - 1, 1)
+    if seen is None:
+        return slope**2
+    at_zero = slope**2 * seen
+    if not isinstance(problem.loss, Squared):
+        return max(at_zero, _LEAST_SLOPE * slope**2)
+    explained = float(np.sum(survey.gradient * start.x.reshape(survey.gradient.shape)))
+    doubt = math.hypot(slope**2 * survey.health.noise, survey.gradient_noise * float(np.linalg.norm(start.x)))
+    return max(at_zero + explained, 0.1 * at_zero, _LEAST_SLOPE * slope**2) + doubt
 
 
 def _unwhitened(plan: Plan, method: Surveyed, shape: Geometry, survey: ReleasedSurvey) -> SecondStage:

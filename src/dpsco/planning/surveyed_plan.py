@@ -6,6 +6,7 @@ import math
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, positive_integer
+from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.methods.surveyed import LATER, Surveyed, refusal
 from dpsco.planning.plan import Plan
 from dpsco.planning.surveyed_planner import MOST_ROUNDS, survey_choice
@@ -27,6 +28,7 @@ def surveyed_plan(
         If a survey of a given kind is not possible.
     """
     wanted = survey != "auto"
+    measured = survey == "intervals" and later == LATER[0] and budget.private
     if rounds is not None:
         rounds = positive_integer("rounds", rounds, "It is the most adaptive rounds, the survey's included.")
     refused = refusal(problem, survey)
@@ -48,7 +50,7 @@ def surveyed_plan(
                 rounds=rounds or MOST_ROUNDS,
                 rows=max(1, choice.rows, min(10 * columns, n // 6)),
                 kind=choice.kind,
-                later=later,
+                later=MeasuredSRGD.name if measured else later,
             )
             return Plan(problem, n, budget, method, rule="survey")
         refused = choice.reason

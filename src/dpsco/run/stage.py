@@ -164,7 +164,9 @@ def rounds_behind(
     master = new_key() if survey.restored else derive(survey.ledger.key, "rounds")
     oracle: Oracle | None = None
     if not elsewhere:
-        oracle = MappedOracle(linear_oracle(second.plan.problem, second.plan.n), second.map)
+        later = second.plan
+        inner = linear_oracle(later.problem, later.n, squares=later.schedule.squares)
+        oracle = MappedOracle(inner, second.map)
     ledger = ledgers.open(second.plan, about, folder, master)
     if survey.restored and not ledger.complete:
         raise CheckpointError(_LOST)  # without its key the survey cannot be compared with these rows

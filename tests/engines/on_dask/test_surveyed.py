@@ -49,7 +49,8 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_plan(columns: PublicColumns, loss: Any = None, kind: str = "full", adjacency: str = "zero-out") -> dpsco.Plan:
     problem = dpsco.Problem(loss or dpsco.Logistic(), dpsco.L2Ball(50.0), columns.width, intercept=True)
     budget = dpsco.Budget(1.0, 1e-6, adjacency)
-    return dpsco.Plan(problem, N, budget, dpsco.Surveyed(rounds=5, rows=3_000, kind=kind))
+    changes = {"later": "measured-srgd"} if kind == "measured" else {"kind": kind}
+    return dpsco.Plan(problem, N, budget, dpsco.Surveyed(rounds=5, rows=3_000, **changes))
 
 
 @pytest.mark.parametrize("shuffle", [0, 1_500])
@@ -60,8 +61,9 @@ def a_plan(columns: PublicColumns, loss: Any = None, kind: str = "full", adjacen
         (DENSE, dpsco.Logistic(), "diagonal"),
         (DENSE, dpsco.Softmax(2), "full"),
         (SPARSE, dpsco.Logistic(), "full"),
+        (SPARSE, dpsco.Logistic(), "measured"),
     ],
-    ids=["dense", "diagonal", "softmax", "sparse"],
+    ids=["dense", "diagonal", "softmax", "sparse", "measured"],
 )
 def test_shards_give_the_bits_of_one_process(table, columns, loss, kind, shuffle) -> None:
     plan = a_plan(columns, loss, kind)

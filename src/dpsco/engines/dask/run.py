@@ -94,7 +94,8 @@ def train(
         if run.needs_rows:
             if run.second is not None and not isinstance(workers.oracle, MappedOracle):
                 later = run.second.plan
-                workers.oracle = _one_thread(MappedOracle(linear_oracle(later.problem, later.n), run.second.map))
+                inner = linear_oracle(later.problem, later.n, squares=later.schedule.squares)
+                workers.oracle = _one_thread(MappedOracle(inner, run.second.map))
             run.absorb_sum(workers.answer(run.query, batch))
         run.rows_read = stream.rows_read
 

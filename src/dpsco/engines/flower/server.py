@@ -45,6 +45,7 @@ from dpsco.engines.flower.linear_gradients import survey_numbers
 from dpsco.engines.flower.presence import SHARE, Count, refuse_silence, silent
 from dpsco.errors import InvalidArgument, one_of
 from dpsco.methods import Surveyed
+from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.planning.plan import Plan
 from dpsco.query import Array, Clipped, Portion, Query
 from dpsco.run import Clipping, Facts, Result, Round, Run
@@ -271,6 +272,11 @@ def serve(
             "Second moments have noise for two contributions of their own form, which are closer than two clips. The "
             "server checks lengths and cannot check that form. Plan with adjacency='add-remove' or 'zero-out', or with "
             "survey='none' and a method that releases gradients."
+        )
+    if isinstance(plan.method, Surveyed) and plan.method.later == MeasuredSRGD.name:
+        raise InvalidArgument(
+            "survey='intervals' asks for squares of contributions, which devices do not send. Plan with survey='full': "
+            "intervals are then given where its survey is good enough."
         )
     store = None if checkpoint is None else CohortStore(Path(checkpoint), plan, unit, rule.digest())
     count = Count(plan) if unit == "client" and key is None and plan.budget.private else None
