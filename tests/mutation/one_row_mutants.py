@@ -370,6 +370,17 @@ ONE_ROW = (
         ("tests/clipping/torch/test_fit.py::test_a_place_that_a_sampler_draws_again_is_left_out",),
     ),
     Mutant(
+        "a file that is there twice counts twice",
+        (
+            (
+                "rows/file_stream.py",
+                "if (first := known.setdefault(identity, path)) is not path:",
+                "if (first := path) is not path:",
+            ),
+        ),
+        ("tests/rows/test_readers.py::test_one_file_under_two_names_is_refused_since_its_rows_would_count_twice",),
+    ),
+    Mutant(
         "each piece of pushed rows declares its own type",
         (("estimators/raw_input.py", "(None, None) if first else self._form", "(None, None)"),),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import sys
 from pathlib import Path
@@ -144,6 +145,24 @@ def test_a_garbled_csv_says_so_without_its_content(text, tmp_path) -> None:
     assert message != "read"
     assert "SECRET" not in message
     assert any(word in message for word in ("Repair", "Add one", "Check"))
+
+
+def test_one_file_under_two_names_is_refused_since_its_rows_would_count_twice(tmp_path) -> None:
+    for name, copy in (("link.csv", Path.symlink_to), ("hard.csv", Path.hardlink_to)):
+        folder = tmp_path / f"with {name[:4]}"
+        folder.mkdir()
+        (folder / "a.csv").write_text("x,y\n1,0\n")
+        copy(folder / name, folder / "a.csv")
+        for path in (folder, folder / "*.csv"):
+            with pytest.raises(dpsco.DataError, match="under two names"):
+                open_source(path)
+        assert open_source(folder / name).count() == 1
+    (tmp_path / "b.csv").write_text("x,y\n1,0\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress((tmp_path / "b.csv").read_bytes()))
+    with pytest.raises(dpsco.DataError, match="compressed copy"):
+        open_source(tmp_path / "b.*")
+    (tmp_path / "c.csv").write_text("x,y\n1,0\n")
+    assert open_source(tmp_path / "*.csv").count() == 2
 
 
 def test_a_cell_that_is_no_number_costs_its_own_row_nothing_else(tmp_path) -> None:

@@ -276,6 +276,23 @@ def _paths(name: str) -> Sequence[Any]:
         raise DataError(f"No data file was found at {name!r}. Check the path.")
     if absent := [p.name for p in found if isinstance(p, Path) and not p.is_file()]:
         raise DataError(f"There is no file {absent[0]!r}. Check the path.")
+    if twice := _twice([p for p in found if isinstance(p, Path)]):
+        raise DataError(
+            f"The files at {name!r} hold one file under two names, {twice[0].name!r} and {twice[1].name!r}: a link or "
+            "a compressed copy. Its rows would count twice. Name one of them."
+        )
     if len({_kind(p) for p in found}) > 1:
         raise DataError(f"The files at {name!r} are of several kinds. Name one kind, such as {name}/*.parquet.")
     return found
+
+
+def _twice(paths: Sequence[Path]) -> tuple[Path, Path] | None:
+    """Return two paths of one file, or of a file and its compressed copy; None if there are none."""
+    known: dict[object, Path] = {}
+    for path in paths:
+        status = path.stat()
+        plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+        for identity in ((status.st_dev, status.st_ino), plain):
+            if (first := known.setdefault(identity, path)) is not path:
+                return first, path
+    return None
