@@ -10,6 +10,17 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 STATE = (
     Mutant(
+        "two passes at a time through one module",
+        (
+            (
+                "clipping/torch/oracle.py",
+                "            with _ONE_PASS:\n                return",
+                "            if True:\n                return",
+            ),
+        ),
+        ("tests/clipping/torch/test_isolation.py::test_threads_that_share_an_oracle_get_the_sums_of_their_own_rows",),
+    ),
+    Mutant(
         "rows of an interrupted call are taken again",
         (("estimators/base.py", "targets, within=True)", "targets)"),),
         ("tests/estimators/test_partial_fit.py::test_an_interrupt_after_the_rows_were_taken_ends_the_run_too",),

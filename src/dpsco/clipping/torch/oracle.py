@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -44,6 +45,8 @@ __all__ = ["TorchOracle", "oracle"]
 Tensor = Any
 MEMORY = 1 << 28
 LARGEST_PASS = 1024
+_ONE_PASS = threading.RLock()
+"""A pass puts its parameters and hooks into a module: with two at a time, rows of one run could reach the other."""
 
 
 def oracle(
@@ -235,7 +238,8 @@ class TorchOracle:
     def _tried(self, *arguments: Any) -> tuple[dict[str, Term] | None, str]:
         """Return ``_terms``, or None and only the type of the error: its text and frames contain rows."""
         try:
-            return self._terms(*arguments), ""
+            with _ONE_PASS:
+                return self._terms(*arguments), ""
         except Exception as error:
             return None, type(error).__name__
 
@@ -275,12 +279,13 @@ class TorchOracle:
     # --- structure and types ------------------------------------------------------------------
 
     def _structure(self, width: int) -> Structure:
-        if width not in self._structures:
-            shape = (width,) if self._shape is None else self._shape
-            if math.prod(shape) != width:
-                raise DataError(f"Expected rows of {math.prod(shape)} numbers, input_shape={shape}, got {width}.")
-            self._structures[width] = self._analysed(shape)
-        return self._structures[width]
+        with _ONE_PASS:
+            if width not in self._structures:
+                shape = (width,) if self._shape is None else self._shape
+                if math.prod(shape) != width:
+                    raise DataError(f"Expected rows of {math.prod(shape)} numbers, input_shape={shape}, got {width}.")
+                self._structures[width] = self._analysed(shape)
+            return self._structures[width]
 
     def _analysed(self, shape: tuple[int, ...]) -> Structure:
         """Return the structure for the first types of rows and labels that the model and the loss accept."""

@@ -46,7 +46,7 @@ class Weights:
     @property
     def start(self) -> Array:
         """Initial parameters in float64."""
-        parts = [self.module.get_parameter(name).detach().cpu().double().flatten() for name in self.shapes]
+        parts = [self.untouched.get_parameter(name).detach().cpu().double().flatten() for name in self.shapes]
         return np.asarray(torch.cat(parts).numpy())
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
@@ -56,7 +56,7 @@ class Weights:
 
     def parameters(self, x: Array) -> dict[str, Tensor]:
         """Convert the point ``x`` to tensors with the types and devices of the module's parameters."""
-        own = {name: self.module.get_parameter(name) for name in self.shapes}
+        own = {name: self.untouched.get_parameter(name) for name in self.shapes}  # no pass of a thread changes it
         return {
             name: part.to(own[name].device, own[name].dtype)
             for name, part in self.views(torch.from_numpy(np.array(x, dtype=np.float64))).items()
