@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from dpsco.engines.flower import Attendance, Hashed, LocalNodes, linear_gradients, respond, wire
+from dpsco import DataError
+from dpsco.engines.flower import Attendance, Hashed, LocalNodes, app, linear_gradients, respond, wire
 from dpsco.engines.flower.client import contribution
 from dpsco.engines.flower.server import FederatedOracle
 from dpsco.query import Query
@@ -126,3 +129,18 @@ def test_hostile_bytes_are_malformed_and_nothing_else() -> None:
                 wire.decode_query(message)
             except wire.Malformed:
                 continue
+
+
+def test_an_odd_id_in_the_rows_of_a_node_leaves_the_other_clients_their_ids(tmp_path: Path) -> None:
+    """A missing id makes NumPy's whole numbers floats: "7" would become "7.0", another client in another round."""
+    (tmp_path / "plan.json").write_text(PLAN.to_json())
+
+    def names(ids: np.ndarray) -> list[str]:
+        np.savez(tmp_path / "rows.npz", features=np.eye(P)[[0] * len(ids)], labels=np.zeros(len(ids)), ids=ids)
+        config = {"plan": str(tmp_path / "plan.json"), "rows": str(tmp_path / "rows.npz")}
+        return sorted(app.clients(SimpleNamespace(run_config=config, node_config={})))  # type: ignore[arg-type]
+
+    assert names(np.array([7, 8, 8, 2**60 + 1])) == sorted(["7", "8", str(2**60 + 1)])
+    assert names(np.array(["7", "8", "", "nan"])) == ["7", "8"]
+    with pytest.raises(DataError, match="float64"):
+        names(np.array([7, 8, np.nan]))

@@ -17,7 +17,8 @@ of the server:
 Node configuration of a client (``flower-supernode --node-config``), which goes before the run's:
 
     rows         .npz file with ``features`` (rows, dimension) and ``labels`` (rows,); with ``ids`` (rows,), the client
-                 each row belongs to, if the node hosts several. "{partition-id}" in it is the node's, in simulations
+                 each row belongs to, if the node hosts several: whole numbers or text, and a row without an id counts
+                 for nobody. "{partition-id}" in the name is the node's, in simulations
     client       id of the node's only client, where the file has no ids
     plan, roster where they are on this machine
 """
@@ -43,6 +44,7 @@ from dpsco.errors import DataError, InvalidArgument
 from dpsco.json_files import canonical, check_writable, write_atomic
 from dpsco.planning.plan import Plan
 from dpsco.problem import Huber, Loss, Softmax, Squared
+from dpsco.rows.containers import column_texts
 from dpsco.rows.file_stream import Labels
 from dpsco.run.model_file import SavedModel
 
@@ -114,18 +116,18 @@ def clients(context: Context) -> Mapping[str, Gradients]:
         with np.load(_path(config, "rows"), allow_pickle=False) as file:
             rows = {name: file[name] for name in file.files}
         features, labels = rows["features"], rows["labels"]
-        ids = rows["ids"].astype(str) if "ids" in rows else np.full(len(labels), str(config["client"]))
+        ids: Any = rows["ids"] if "ids" in rows else [str(config["client"])] * len(labels)
     except (OSError, ValueError, KeyError):
         raise DataError(
             "Expected the node's rows= to be an .npz file of arrays 'features' and 'labels', with 'ids' in it or "
             "client= in the node's configuration."
         ) from None
-    order = np.argsort(ids, kind="stable")
-    names, first = np.unique(ids[order], return_index=True)
-    groups = np.split(order, first[1:])
+    names, of_row = column_texts(ids, of="id")
+    groups = np.split(np.argsort(of_row, kind="stable"), np.cumsum(np.bincount(of_row, minlength=len(names)))[:-1])
     return {
-        str(name): linear_gradients(problem, features[rows], labels[rows])
+        name: linear_gradients(problem, features[rows], labels[rows])
         for name, rows in zip(names, groups, strict=True)
+        if name
     }
 
 
