@@ -20,13 +20,25 @@ BLOCK = re.compile(r"```(?P<kind>python|sh)\n(?P<code>.*?)```(?P<between>\n+)(?P
 WIDTH = 88
 
 
-def fitted(line: str) -> list[str]:
-    """Return a line in pieces that fit the page: prose is wrapped, a line of a table is cut."""
-    if len(line) <= WIDTH:
-        return [line]
-    if "   " in line.lstrip():
-        return [f"{line[: WIDTH - 4].rstrip()} ..."]
-    return textwrap.wrap(line, WIDTH, subsequent_indent="    ")
+def fitted(text: str) -> str:
+    """Return output with lines that fit the page: paragraphs are wrapped again, lines of tables are cut."""
+    lines: list[str] = []
+    for line in text.rstrip().splitlines():
+        if lines and len(lines[-1]) > WIDTH and re.match(r"  \S", line) and not _of_table(lines[-1]):
+            lines[-1] += line[1:].rstrip()  # goes on with a paragraph
+        else:
+            lines.append(line.rstrip())
+    shown: list[str] = []
+    for line in lines:
+        if len(line) > WIDTH and _of_table(line):
+            shown.append(f"{line[: WIDTH - 4].rstrip()} ...")
+        else:
+            shown += textwrap.wrap(line, WIDTH, subsequent_indent="  ") if len(line) > WIDTH else [line]
+    return "\n".join(shown)
+
+
+def _of_table(line: str) -> bool:
+    return "  " in line.strip()
 
 
 def run_commands(block: str) -> None:
@@ -49,7 +61,7 @@ def render(page: Path) -> None:
                 run_commands(found["code"])
             else:
                 exec(compile(found["code"], page.name, "exec"), names)  # noqa: S102 - our own pages
-        lines = "\n".join(part for line in printed.getvalue().rstrip().splitlines() for part in fitted(line.rstrip()))
+        lines = fitted(printed.getvalue())
         shown = f"```text\n{lines}\n```" if found["shown"] else ""
         return f"```{found['kind']}\n{found['code']}```{found['between']}{shown}"
 

@@ -80,9 +80,9 @@ def line_plot(
         axes.set_xscale("log" if x_log else "linear")
         axes.set_yscale("log" if y_log else "linear")
         if len(series) > 1:
-            axes.legend(frameon=False)
+            axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0))  # above the lines
 
-    return draw_svg(draw, size=(5.2, 3.0))
+    return draw_svg(draw, size=(5.2, 3.0 if len(series) == 1 else 3.5))
 
 
 def interval_line(axes: Any, x: Sequence[float], estimates: Sequence[Sequence[Any]], **style: Any) -> None:

@@ -12,6 +12,7 @@ from dpsco.pages.plots import line_plot
 from dpsco.pages.renderer import write_html
 from dpsco.pages.subject import Subject
 from dpsco.pages.survey_section import survey_section
+from dpsco.planning.spectrum_priors import loss_scale
 from dpsco.run.result import Result
 
 __all__ = ["write_run_page"]
@@ -95,6 +96,7 @@ def _predicted(result: Result) -> dict[str, str]:
         "of it, optimisation": f"{parts.optimisation:.3g}",
         "of it, privacy noise": f"{parts.noise:.3g}",
         "of it, sampling": f"{parts.sampling:.3g}",
+        "of a constant prediction": f"about {loss_scale(result.plan.problem).gap:.3g}, where there is much to learn",
     }
 
 

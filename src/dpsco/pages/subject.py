@@ -41,7 +41,7 @@ class Subject:
 
     def facts(self, result: Result) -> list[tuple[str, str]]:
         """Return the first lines of a summary."""
-        width, report = result.plan.problem.dimension, result.report
+        width, n, used = result.plan.problem.dimension, result.plan.n, result.report.rows_planned
         choice = _listed([str(each) for each in self.classes], "or")
         named = [str(name) for name in self.features]
         stated = [
@@ -49,7 +49,7 @@ class Subject:
             ("date", self.date),
             ("the model predicts", f"{self.label}: {choice}" if self.label and choice else self.label or choice),
             ("from", f"{width:,} features" + (f": {_listed(named)}" if len(named) == width else "")),
-            ("rows", f"{report.rows_planned:,}"),
+            ("rows", f"{n:,}" + (f", of which {used:,} fill rounds of equal size" if used < n else "")),
         ]
         return [(name, value) for name, value in stated if value]
 

@@ -90,9 +90,9 @@ def _heat_map(matrix: Array, labels: list[str]) -> str:
         image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
         ticks = range(len(labels))
         short = [label if len(label) <= 24 else label[:23] + "…" for label in labels]
-        axes.set_xticks(ticks, short, rotation=90, fontsize=7)
-        axes.set_yticks(ticks, short, fontsize=7)
+        axes.set_xticks(ticks, short, rotation=90, fontsize=8.5)
+        axes.set_yticks(ticks, short, fontsize=8.5)
         axes.figure.colorbar(image, ax=axes, shrink=0.7, label="correlation")
 
-    side = 2.6 + 0.16 * len(labels)
+    side = 2.8 + 0.2 * len(labels)
     return draw_svg(draw, size=(side + 1.0, side))

@@ -43,8 +43,34 @@ def test_every_picture_is_well_formed_and_has_its_lines(small: Small) -> None:
     assert set(drawn) == set(PLOTS)
     for svg in drawn.values():
         ElementTree.fromstring(svg)  # noqa: S314 - our own text
-    for curve in small.results["rounds"]["curves"]:
-        assert curve["name"] in drawn["rounds"]
+    curves = small.results["rounds"]["curves"]
+    most = max(len(curve["points"]) for curve in curves)
+    named = [
+        curve["name"] for curve in curves if curve["kind"] in ("ours", "one pass") and len(curve["points"]) == most
+    ]
+    assert len(named) > 3
+    assert all(name in drawn["rounds"] for name in named)
+
+
+def test_the_best_of_the_tuned_variants_is_named_and_single_points_are_not_drawn() -> None:
+    def curve(name: str, kind: str, *risks: float) -> dict[str, object]:
+        points = [
+            {"rounds": 8 * 2**k, "steps": 8 * 2**k, "excess": [risk, risk / 2, risk * 2]}
+            for k, risk in enumerate(risks)
+        ]
+        return {"name": name, "kind": kind, "points": points}
+
+    curves = [
+        curve("mine", "ours", 0.01, 0.001),
+        curve("rival", "one pass", 0.02, 0.01),
+        curve("good variant", "one pass, more tuned", 0.02, 0.002),
+        curve("bad variant", "one pass, more tuned", 0.02, 0.02),
+        curve("single", "many passes", 0.005),
+    ]
+    svg = PLOTS["rounds"]({"curves": curves, "floor": 1e-4, "quarter": 12}, False)
+    assert all(name in svg for name in ("mine", "rival", "good variant", "variants and other noise"))
+    assert "bad variant" not in svg
+    assert "single" not in svg
 
 
 def test_results_survive_json_and_hold_every_interval(small: Small) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,30 +22,71 @@ def draw_plots(results: Mapping[str, Any], *, themed: bool = True) -> dict[str, 
 
 
 def _rounds(section: Mapping[str, Any], themed: bool) -> str:
-    last = 3 * max(p["rounds"] for c in section["curves"] for p in c["points"])
+    named, others = _named_and_others(section["curves"])
 
     def draw(axes: Any) -> None:
-        _curves(axes, [_within(curve, last) for curve in section["curves"]], "steps")
+        for place, curve in enumerate(others):
+            points = accepted_points(curve)
+            steps, risks = [p["steps"] for p in points], [p["excess"][0] for p in points]
+            label = "variants and other noise, in the table" if place == 0 else None
+            axes.plot(steps, risks, color="#bdbdbd", linewidth=0.9, linestyle=(0, (4, 2)), zorder=1, label=label)
+        _curves(axes, named, "steps")
         _level(axes, section["floor"])
         axes.axvline(section["quarter"], color="#888888", linewidth=0.8, linestyle=(0, (2, 2)))
-        top = axes.get_ylim()[1]
+        log_axes(axes, "adaptive rounds (counted)", "excess risk", legend="inside")
+        foot = axes.get_ylim()[0]
         axes.annotate(
-            f" n^(1/4) = {section['quarter']}", (section["quarter"], top), va="top", fontsize=8.5, color="#777777"
+            f" n^(1/4) = {section['quarter']}", (section["quarter"], foot), va="bottom", fontsize=8.5, color="#777777"
         )
-        log_axes(axes, "adaptive rounds (counted)", "excess risk")
-        tried = {p["rounds"] for c in section["curves"] for p in c["points"] if p.get("steps") == p["rounds"]}
-        axes.set_xticks(sorted(tried), minor=False)
+        axes.legend(*_entries(axes, keep=("p / 2n", "variants")), frameon=False, fontsize=8.5, loc="upper right")
+        axes.set_xticks(sorted({p["steps"] for c in named for p in accepted_points(c)}), minor=False)
         axes.tick_params(axis="x", which="minor", bottom=False)
+        _label_ends(axes)
 
     return draw_svg(draw, size=WIDE, themed=themed)
 
 
-def _within(curve: Mapping[str, Any], last: int) -> dict[str, Any]:
-    """Return the curve with points beyond ``last`` rounds moved there; its name states their true number of rounds."""
-    beyond = [p["steps"] for p in curve["points"] if p.get("steps", 0) > last]
-    points = [{**p, "steps": min(p.get("steps", 0), last)} for p in curve["points"]]
-    name = curve["name"] + (f" (at {beyond[0]:,} rounds)" if beyond else "")
-    return {**curve, "name": name, "points": points}
+def _named_and_others(curves: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """Return the curves to name in the picture, and those to draw without a name; single points are left out.
+
+    Of the variants that tune more than their papers, the best one is named.
+    """
+    most = min(
+        2, max(len(accepted_points(curve)) for curve in curves)
+    )  # one point each is all that a quick run may have
+    swept = [curve for curve in curves if len(accepted_points(curve)) >= max(1, most)]
+    more = [curve for curve in swept if curve["kind"] == "one pass, more tuned"]
+    best = min(more, key=lambda curve: accepted_points(curve)[-1]["excess"][0], default=None)
+    named = [curve for curve in swept if curve["kind"] in ("ours", "one pass") or curve is best]
+    return named, [curve for curve in swept if curve not in named]
+
+
+def _entries(axes: Any, keep: tuple[str, ...]) -> tuple[list[Any], list[str]]:
+    """Return the entries of a legend whose names begin with one of ``keep``."""
+    shown = [
+        (line, name) for line, name in zip(*axes.get_legend_handles_labels(), strict=True) if name.startswith(keep)
+    ]
+    return [line for line, _ in shown], [name for _, name in shown]
+
+
+def _label_ends(axes: Any) -> None:
+    """Write the name of each curve beside its last point, in its colour, with room between the names."""
+    ends = []
+    for container in axes.containers:  # curves with intervals
+        line = container.lines[0]
+        ends.append((line.get_ydata()[-1], line.get_xdata()[-1], container.get_label(), line.get_color()))
+    for line in axes.lines:
+        if line.get_marker() not in ("", "None", None) and not line.get_label().startswith("_"):
+            ends.append((line.get_ydata()[-1], line.get_xdata()[-1], line.get_label(), line.get_color()))
+    low, high = (math.log10(each) for each in axes.get_ylim())
+    height = -math.inf
+    for risk, rounds, name, colour in sorted(ends):
+        height = max(math.log10(risk), height + 0.035 * (high - low))
+        axes.annotate(
+            name, (rounds, risk), xytext=(1.02, 10**height), textcoords=("axes fraction", "data"), va="center",
+            fontsize=9, color=colour, arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6},
+            annotation_clip=False,
+        )  # fmt: skip
 
 
 def _sizes(section: Mapping[str, Any], themed: bool) -> str:
