@@ -68,6 +68,20 @@ def test_a_draft_of_a_public_file_is_a_schema_to_fit_with(folder, tmp_path, caps
     assert json.loads(capsys.readouterr().out)["left_out"] == {"user_id": "looks like an id"}
 
 
+def test_a_draft_leaves_codes_for_missing_cells_out_of_a_range(tmp_path, capsys) -> None:
+    public, out = tmp_path / "public.csv", tmp_path / "columns.json"
+    lines = [f"{20 + k % 60},{k % 9 - 1},{k - 50}" for k in range(100)]
+    public.write_text("\n".join(["age,visits,balance", *lines, "-999,3,4"]) + "\n")
+    assert main(["columns", str(public), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "check: age (-999 looks like a code" in said
+    assert "check: visits (-1 looks like a code" in said
+    assert "check: balance" not in said
+    ranges = {entry["name"]: entry["range"][0] for entry in dpsco.PublicColumns.read(out).to_dict()["columns"]}
+    assert ranges["age"] == ranges["visits"] == 0
+    assert ranges["balance"] < -50
+
+
 def test_every_kind_of_text_file_has_the_same_rows(folder, tmp_path, capsys) -> None:
     from dpsco.rows.file_stream import FileRows, Labels
 

@@ -266,6 +266,15 @@ def fitted_on(labels, **arguments):
         return dpsco.PrivateLogisticRegression(**PUBLIC, random_state=0, **arguments).fit(X, labels)
 
 
+@pytest.mark.parametrize("table", [pd.DataFrame, pl.DataFrame])
+def test_columns_that_are_not_of_numbers_are_named_with_the_way(table) -> None:
+    cells = {"age": [30, 41, 52], "city": ["Lyon", "Nice", "Lyon"], "member": [True, False, True]}
+    model = dpsco.PrivateLogisticRegression(epsilon=1.0, delta=1e-6, classes=[0, 1])
+    with pytest.raises(dpsco.DataError, match=r"by their type: city\. .*PublicColumns") as told:
+        model.fit(table(cells), [0, 1, 0])
+    assert "Lyon" not in str(told.value)
+
+
 def test_a_set_of_classes_is_a_set_of_classes() -> None:
     assert fitted(classes={"yes", "no"}).classes_.tolist() == ["no", "yes"]
 

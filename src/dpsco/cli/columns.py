@@ -46,7 +46,14 @@ def run(args: argparse.Namespace) -> int:
     draft = draft_columns(source, (args.label, *((args.unit,) if args.unit else ())))
     written = draft.columns.write(args.out)
     if args.json:
-        print_json({"columns": str(written), "schema": draft.columns.to_dict(), "left_out": draft.left_out})
+        print_json(
+            {
+                "columns": str(written),
+                "schema": draft.columns.to_dict(),
+                "left_out": draft.left_out,
+                "check": draft.check,
+            }
+        )
         return 0
     lines = []
     for entry in draft.columns.to_dict()["columns"]:
@@ -54,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     print_table(("column", "kind", "declared"), lines, left=(0, 1, 2), width=120)
     for name, why in draft.left_out.items():
         print(f"left out: {name} ({why})")
+    for name, why in draft.check.items():
+        print(f"check: {name} ({why})")
     print(f"Schema: {written}. Review it: everything in it must be public.")
     return 0
 

@@ -73,7 +73,9 @@ def run(args: argparse.Namespace) -> int:
     print(f"Results on {PUBLIC:,} fresh public rows")
     for name, value in reached.items():
         print(f"  {name:<26} {value}")
+    print("  Clipping also bounds the rows with broken sensors; the non-private fit has no bound.")
     print(f"\nPage: {page}")
+    print("Your own table: dpsco columns PUBLIC_SAMPLE.csv --label COLUMN, then dpsco fit --help")
     return 0
 
 

@@ -24,6 +24,7 @@ from dpsco.rows.gate import admit, all_finite, container, container_width, decla
 __all__ = ["check_labels", "checked_ids", "is_chunks", "is_empty", "one_column", "typed_rows"]
 
 _REMEDY = "Clean them, or pass invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
+_ENCODE = "columns=dpsco.PublicColumns(...) encodes missing cells."
 
 
 def typed_rows(
@@ -57,7 +58,7 @@ def typed_rows(
     DataError, InvalidArgument, ValueError
         If the container is no table of the estimator's features, or (``strict``) a row does not fit.
     """
-    X = container(X)
+    given, X = X, container(X)
     if is_rows(X):
         X, own = _listed(estimator, X, first=first, strict=strict, width=width)
         named: Any = np.empty((len(X), own))
@@ -73,8 +74,27 @@ def typed_rows(
         _refuse_kinds(X)
     rows = admit(X, declared_by(X, own, *form))
     if strict and not all_finite(rows):
-        raise DataError(f"X has cells that are NaN or infinite, or not numbers. {_REMEDY}")
+        if named := _without_numbers(given):
+            raise DataError(
+                f"These columns are not of numbers, by their type: {', '.join(named)}. Declare what they hold with "
+                "columns=dpsco.PublicColumns(...), or leave them out. Nothing was spent."
+            )
+        raise DataError(f"X has cells that are NaN or infinite, or not numbers. {_REMEDY} {_ENCODE}")
     return rows
+
+
+def _without_numbers(X: Any) -> list[str]:
+    """Return the names of the columns of a pandas or polars table whose type is not one of numbers."""
+    names, types = getattr(X, "columns", None), getattr(X, "dtypes", None)
+    if names is None or types is None:
+        return []
+    numeric = [
+        kind.is_numeric() or str(kind) == "Boolean"
+        if hasattr(kind, "is_numeric")
+        else getattr(kind, "kind", "O") in "biuf"
+        for kind in types
+    ]
+    return [str(name) for name, fits in zip(names, numeric, strict=True) if not fits]
 
 
 def is_chunks(X: Any) -> bool:

@@ -71,8 +71,8 @@ def refuse(signs: Signs) -> None:
     if not signs.hidden <= MOST_HIDDEN:
         raise IntervalError(
             f"The survey's noise is {signs.hidden:.2g} times a typical direction of the rows, and standard errors need "
-            f"at most {MOST_HIDDEN:g}. Plan with survey='intervals', which surveys more rows; use more rows or a "
-            "larger epsilon; or declare a feature_norm closer to the rows' norm."
+            f"at most {MOST_HIDDEN:g}. survey='intervals' surveys the most rows. Beyond it: use more rows, a larger "
+            "epsilon, or narrower ranges of the columns (a feature_norm closer to the rows' norm)."
         )
     if not signs.misfit <= 1.5 + 4 * math.sqrt(2 / signs.numbers):
         raise IntervalError(

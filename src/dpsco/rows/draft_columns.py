@@ -25,6 +25,7 @@ NEARLY_ALL = 0.8
 MOST_LEVELS = 50
 BUCKETS = 64
 _SKEWED = 10.0
+_NINES = (99.0, 999.0, 9999.0, 99999.0, 999999.0)
 _ID = re.compile(r"(^|[_\-. ])(id|ids|uuid|guid|key|index|idx|rownum|row)($|[_\-. ])|Id$|ID$", re.ASCII)
 
 
@@ -39,10 +40,11 @@ def looks_like_id(name: str) -> bool:
 
 @dataclass
 class Draft:
-    """What was found: arguments of ``PublicColumns``, and notes about columns that were left out."""
+    """What was found: arguments of ``PublicColumns``, and notes about columns left out and columns to look at."""
 
     arguments: dict[str, Any] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    check: dict[str, str] = field(default_factory=dict)
 
     def note(self, argument: str, name: str, value: Any = None) -> None:
         """Add a column to an argument."""
@@ -100,6 +102,10 @@ def _decide(draft: Draft, name: str, texts: list[str], numbers: Any) -> None:
     if {level.lower() for level in levels} <= {*TRUE, *FALSE}:
         draft.note("booleans", name)
     elif numeric:
+        finite, codes = without_codes(finite)
+        if codes:
+            shown = " and ".join(f"{code:g}" for code in codes)
+            draft.check[name] = f"{shown} looks like a code for a missing cell: the range leaves it out and clamps it"
         low, high = wide_range(float(finite.min()), float(finite.max()))
         draft.note("ranges", name, (low, high))
         typical = float(np.median(np.abs(finite[finite != 0]))) if np.any(finite) else 0.0
@@ -117,6 +123,30 @@ def _decide(draft: Draft, name: str, texts: list[str], numbers: Any) -> None:
 
 def _dates(levels: list[str]) -> bool:
     return all(not math.isnan(day_of(level)) for level in levels)
+
+
+def without_codes(values: Any) -> tuple[Any, list[float]]:
+    """Return the numbers without -1, -99, -999, 999, ... where these stand far apart from all others, and those codes.
+
+    >>> without_codes(np.array([30.0, 41.0, -999.0, 60.0]))
+    (array([30., 41., 60.]), [-999.0])
+    >>> without_codes(np.array([97.0, 98.0, 99.0]))[1]
+    []
+    """
+    codes = []
+    for code in (float(values.min()), float(values.max())):
+        rest = values[values != code]
+        nines = abs(code) in _NINES
+        if len(rest) and ((nines and _apart(code, rest)) or (code == -1 and rest.min() >= 0)):
+            codes.append(code)
+            values = rest
+    return values, codes
+
+
+def _apart(code: float, rest: Any) -> bool:
+    """Return whether a code is farther from the other numbers than these are from each other."""
+    low, high = float(rest.min()), float(rest.max())
+    return max(low - code, code - high) > high - low
 
 
 def wide_range(least: float, most: float) -> tuple[float, float]:
