@@ -111,4 +111,4 @@ def test_the_noise_covers_the_joint_bound_of_twice_as_many_numbers():
         with pytest.raises(dpsco.InvalidArgument):
             MeasuredSRGD(**{"rounds": 4, "clip": 1.3, "radius": 0.5} | wrong)
     with pytest.raises(dpsco.InvalidArgument, match="with noise"):
-        method.schedule(problem, 1000, dpsco.Budget(float("inf"), 0.0))
+        method.schedule(problem, 1000, dpsco.Budget(float("inf"), 1e-6))

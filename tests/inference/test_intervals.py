@@ -154,7 +154,7 @@ def test_refusals_name_their_reason():
     rows, labels = table(5)
     problem = dpsco.Problem(LOSSES["squared"], dpsco.L2Ball(100.0), P, feature_norm=4.0, intercept=True)
     plain = dpsco.plan(problem, n=N, budget=dpsco.Budget(4.0, 1e-6), survey="none")
-    with pytest.raises(dpsco.IntervalError, match="survey='auto'"):
+    with pytest.raises(dpsco.IntervalError, match="survey='intervals'"):
         dpsco.train(plain, dpsco.stream(rows, labels)).summary()
     with pytest.raises(dpsco.IntervalError, match="correlations"):
         trained(5, kind="diagonal").standard_errors()
@@ -162,6 +162,8 @@ def test_refusals_name_their_reason():
         trained(5, epsilon=0.05).standard_errors()
     with pytest.raises(dpsco.InvalidArgument, match="level"):
         one("squared").confidence_intervals(1.0)
+    with pytest.raises(dpsco.InvalidArgument, match="level='95'"):
+        one("squared").confidence_intervals("95")
     with pytest.raises(dpsco.InvalidArgument, match="part"):
         one("squared").covariance("other")
     evidence = one("squared").evidence
@@ -187,6 +189,14 @@ def test_each_sign_is_refused_beyond_its_limit(sign, value, reason):
     refuse(good)
     with pytest.raises(dpsco.IntervalError, match=reason):
         refuse(good._replace(**{sign: value}))
+
+
+def test_a_ball_that_binds_is_the_reason_of_a_refusal():
+    signs = Signs(hidden=0.1, misfit=3.0, numbers=60, left=0.0, clip=0.4, scores=0.01, distance=1.0)
+    with pytest.raises(dpsco.IntervalError, match="radius=1 binds"):
+        refuse(signs, radius=1.0)
+    with pytest.raises(dpsco.IntervalError, match="did not settle"):
+        refuse(signs, radius=2.0)
 
 
 def test_rounds_that_contradict_the_survey_are_refused():

@@ -43,6 +43,8 @@ class IntervalMethods:
         check_is_fitted(self)
         if self._inference is None:
             found = infer(self._evidence).in_units(self._unit / self._norm, self._unit, self._feature_names())
+            if found.loss.outputs > 1:
+                found = dataclasses.replace(found, classes=tuple(map(str, self.__dict__["classes_"])))
             if self._shrinkage:
                 found = dataclasses.replace(found, notes=(*found.notes, _SHRUNK.format(self._shrinkage)))
             self._inference = found

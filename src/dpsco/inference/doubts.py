@@ -16,6 +16,8 @@ __all__ = ["Signs", "notes", "refuse", "refuse_plan"]
 MOST_PARAMETERS = 4096
 MOST_HIDDEN, MOST_LEFT, MOST_CLIPPED, MOST_SCORES = 0.4, 1.0, 0.8, 0.5
 """Beyond these, ``python -m benchmarks intervals`` finds coverage or width off."""
+_BINDS = 0.95
+"""Norm of a model over the radius of its ball from which the ball binds."""
 
 
 class Signs(NamedTuple):
@@ -43,7 +45,7 @@ def refuse_plan(evidence: Evidence | None) -> Evidence:
         raise IntervalError(
             "Intervals need a survey: it releases the rows' second moment, and the Hessian and both parts of the "
             "variance follow from that. This run had none, or its released values were not kept (a model read from a "
-            "file). Plan with survey='auto'."
+            "file). Plan with survey='intervals'."
         )
     method = evidence.second.plan.method
     if not evidence.complete:
@@ -66,8 +68,20 @@ def refuse_plan(evidence: Evidence | None) -> Evidence:
     return evidence
 
 
-def refuse(signs: Signs) -> None:
-    """Raise IntervalError where the numbers contradict the linear response."""
+def refuse(signs: Signs, radius: float = math.inf) -> None:
+    """Raise IntervalError where the numbers contradict the linear response; ``radius`` is that of the domain's ball."""
+    try:
+        _refuse(signs)
+    except IntervalError as reason:
+        if signs.distance <= _BINDS * radius:
+            raise
+        raise IntervalError(
+            f"The ball of radius={radius:.4g} binds: the model is the best one within it, and the released rounds do "
+            "not say how far the best one without it is. Declare a larger radius."
+        ) from reason
+
+
+def _refuse(signs: Signs) -> None:
     if not signs.hidden <= MOST_HIDDEN:
         raise IntervalError(
             f"The survey's noise is {signs.hidden:.2g} times a typical direction of the rows, and standard errors need "
@@ -100,7 +114,7 @@ def notes(signs: Signs, plan: Plan) -> tuple[str, ...]:
     """List what a reader should know about intervals that are given."""
     found = []
     domain = plan.problem.domain
-    if isinstance(domain, L2Ball) and signs.distance > 0.95 * domain.radius:
+    if isinstance(domain, L2Ball) and signs.distance > _BINDS * domain.radius:
         found.append(
             "The ball of the domain binds: the model is the best one within it, and the intervals are those of a model "
             "without it, which are wider."

@@ -34,6 +34,7 @@ from dpsco.inference.scatter import Directions, Scatter, scatter
 from dpsco.methods import AcceleratedSRGD, Surveyed
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.spectrum_priors import loss_scale
+from dpsco.problem import L2Ball
 from dpsco.query import Array
 
 __all__ = ["infer"]
@@ -119,7 +120,8 @@ def _infer(evidence: Evidence) -> Inference:
         scores=score / loss_scale(problem).score ** 2,
         distance=float(np.linalg.norm(estimate)),
     )
-    refuse(signs)
+    domain = problem.domain
+    refuse(signs, domain.radius if isinstance(domain, L2Ball) else math.inf)
     return Inference(
         estimate=estimate,
         sampling=sampling,

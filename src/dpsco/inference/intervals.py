@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,6 +41,8 @@ class Inference:
         What a reader should know.
     names : tuple of str
         Names of the features; x0, x1, ... if empty.
+    classes : tuple of str
+        Names of the classes of softmax; 0, 1, ... if empty.
     """
 
     estimate: Array
@@ -52,6 +55,7 @@ class Inference:
     intercept: bool
     notes: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
 
     def covariance(self, part: str = "total") -> Array:
         """Covariance of the parameters, or a part of it.
@@ -123,7 +127,7 @@ class Inference:
         head += f" {'z':>8} {'P>|z|':>6} {f'[{50 - 50 * level:.3g} %':>11} {f'{50 + 50 * level:.3g} %]':>11}"
         lines = [f"{self.loss.kind}: intervals of {level:.3g}, from released values alone", head]
         for k in range(self.loss.outputs):
-            lines += [f"class {k}"] if self.loss.outputs > 1 else []
+            lines += [f"class {self.classes[k] if self.classes else k}"] if self.loss.outputs > 1 else []
             for j, name in enumerate(names):
                 z = centre[k, j] / errors["total"][k, j] if errors["total"][k, j] > 0 else np.inf
                 numbers = " ".join(f"{errors[part][k, j]:>10.4g}" for part in PARTS)
@@ -157,8 +161,8 @@ class Inference:
     def _around(self, centre: Array, errors: Array, level: float) -> Array:
         from scipy.special import stdtrit
 
-        if not 0 < level < 1:
-            raise InvalidArgument(f"Expected level={level} in (0, 1): it is a probability, 0.95 say.")
+        if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
+            raise InvalidArgument(f"Expected level={level!r} in (0, 1): it is a probability, 0.95 say.")
         half = float(stdtrit(self.degrees, 0.5 + level / 2)) * errors
         return np.stack([centre - half, centre + half], axis=-1)
 

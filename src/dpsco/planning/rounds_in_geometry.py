@@ -46,8 +46,9 @@ _LEAST_RATIO = 1e-4
 _TINY = 1e-12
 _SANE = 1e12
 """Clip, beta and the length of mapped rows are of order 1 to p: whatever is beyond this is not a plan."""
-_USUAL = 4.0
-"""Radius of squares over the usual length of a contribution."""
+_USUAL, _QUIET = 4.0, 0.1
+"""Radius of squares over the usual length of a contribution, at least; the relative noise in a square up to which it is
+larger, so that fewer contributions are shortened."""
 _UNKNOWN = 1.0
 """Variance of a gradient entry that says nothing: rows have norm 1, slopes about 1."""
 
@@ -125,7 +126,9 @@ def rounds_in(
     method = _method(later, choice, T, step, budget)
     if later == MeasuredSRGD.name and isinstance(method, AcceleratedSRGD):
         usual = math.sqrt(squared_slope * float(np.sum(shape.sizes * form.gains**2)))
-        radius = min(_USUAL * usual, choice.clip) if usual * _SANE > choice.clip else choice.clip
+        quiet = _QUIET * THETA * budget.mu_per_record * rows / (budget.clips_apart * columns * outputs)
+        wide = usual * max(_USUAL, math.sqrt(quiet))
+        radius = wide if 0 < wide < choice.clip else choice.clip
         method = MeasuredSRGD(**vars(method) | {"clip": choice.clip * math.hypot(1.0, THETA), "radius": radius})
     return InMetric(row_map, method, prediction, u0)
 

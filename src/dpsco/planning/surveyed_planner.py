@@ -47,7 +47,7 @@ from dpsco.query import Array
 __all__ = ["RoundsChoice", "SurveyChoice", "rounds_choice", "survey_choice"]
 
 RATIO, RATIO_CENTRED, LEAST_SHARE, MOST_SHARE, MOST_SHARE_CENTRED = 0.05, 0.6, 0.05, 0.2, 0.15
-INTERVAL_RATIO, INTERVAL_SHARE = 0.03, 0.25
+INTERVAL_RATIO, INTERVAL_SHARE = 0.015, 0.25
 """RATIO and MOST_SHARE of a survey that is to give standard errors: these need the Hessian, not its order of size."""
 HOPELESS = 9.0
 """Noise of a survey of all rows over a typical direction from which there is none."""
