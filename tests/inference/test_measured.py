@@ -117,13 +117,13 @@ def test_a_survey_for_intervals_asks_for_squares_and_only_that_one():
         made = dpsco.plan(PROBLEM, n=N, budget=budget, survey=survey)
         assert isinstance(made.method, Surveyed)
         assert made.method.later == later
+        assert ("squares" in made.explain()) == (survey == "intervals")
         assert dpsco.Plan.from_json(made.to_json()) == made
     no_noise = dpsco.plan(PROBLEM, n=N, budget=dpsco.Budget(float("inf"), 1e-6), survey="intervals")
     assert np.all(dpsco.train(no_noise, dpsco.stream(*table())).standard_errors() > 0)
 
 
 def test_devices_are_not_asked_for_squares():
-    pytest.importorskip("flwr")
     from dpsco.engines.flower import server
 
     by_id = dataclasses.replace(plan(), budget=dpsco.Budget(6.0, 1e-6, "add-remove"))

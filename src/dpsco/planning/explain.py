@@ -7,11 +7,16 @@ import textwrap
 
 from dpsco.accounting.budget import Budget
 from dpsco.methods import AcceleratedSRGD, Method, Schedule, Surveyed, UnacceleratedSRGD
+from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.planning.prediction import Prediction
 from dpsco.planning.spectrum_priors import loss_scale
 from dpsco.planning.theorems import theorem_1, theorem_2
 
 __all__ = ["explain", "too_few_rows"]
+
+_MEASURED = (
+    "For intervals: each later round also releases the squares of the rows' contributions, in the same clip and noise."
+)
 
 
 def explain(schedule: Schedule, method: Method, rule: str, prediction: Prediction | None) -> str:
@@ -41,6 +46,7 @@ def _surveyed(schedule: Schedule, method: Surveyed, rule: str) -> str:
         "norm.",
         "Known after: scales and directions of the columns, where the rounds start, their number, batch size, clip, "
         "beta and mechanism, and the predicted excess. All follow from the released survey; the budget does not.",
+        *((_MEASURED,) if method.later == MeasuredSRGD.name else ()),
         *([f"Chosen by the rule {rule}."] if rule != "survey" else ()),
         *(f"Note: {note}" for note in _notes(schedule, method, "survey")),
     ]
