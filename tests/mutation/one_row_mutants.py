@@ -259,6 +259,11 @@ ONE_ROW = (
     ),
     Mutant(
         "the first row of a CSV file printed as its header",
+        (("rows/readers/csv.py", "    has_schema = False", "    has_schema = True"),),
+        (f"{ODD}::test_a_csv_without_a_header_does_not_print_its_first_row",),
+    ),
+    Mutant(
+        "the first row of a second CSV file printed as its header",
         (("rows/readers/csv.py", "names := self._header(path), show=False)", "names := self._header(path))"),),
         (f"{ODD}::test_a_csv_without_a_header_does_not_print_its_first_row",),
     ),

@@ -275,12 +275,18 @@ def test_one_byte_that_is_not_utf8_costs_its_own_cell(tmp_path: Any) -> None:
 
 
 def test_a_csv_without_a_header_does_not_print_its_first_row(tmp_path: Any, capsys: Any) -> None:
+    """Alone, or behind a file that has one."""
     from dpsco.cli import main
 
-    (tmp_path / "rows.csv").write_text("41.5,secret,1\n39.0,other,0\n")
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "behind").mkdir()
+    (tmp_path / "alone" / "0.csv").write_text("41.5,secret,1\n39.0,other,0\n")
+    (tmp_path / "behind" / "0.csv").write_text("age,city,y\n40.0,other,1\n")
+    (tmp_path / "behind" / "1.csv").write_text("41.5,secret,1\n39.0,other,0\n")
     common = ["--epsilon", "1", "--delta", "1e-5", "--out", str(tmp_path / "model.json")]
-    for words in ([], ["--features", "age"]):
-        assert main(["fit", str(tmp_path / "rows.csv"), "--label", "y", *words, *common]) == 2
+    for folder, words in (("alone", []), ("alone", ["--features", "age"]), ("behind", ["--features", "age"])):
+        assert main(["fit", str(tmp_path / folder), "--label", "y", *words, *common]) == 2
         told = capsys.readouterr()
+        assert "first line" in told.err
         assert "secret" not in told.err + told.out
         assert "41.5" not in told.err + told.out
