@@ -175,10 +175,6 @@ class DPNewton(RoundMethod):
         x = state.x - units * (directions @ ((directions.T @ g) / curvature))
         return DPNewtonState(state.step + 1, problem.domain.project(x), g / (units * schedule.n))
 
-    def output(self, state: DPNewtonState) -> Array:
-        """Return x_T."""
-        return state.x
-
     def _formula(self, problem: Problem, n: int, sigma: float) -> tuple[float, float]:
         """(damping, predicted excess): the formula of this module, damping to four digits."""
         moment, p, M, T = self.moment(problem), problem.parameters, problem.loss.smoothness(1.0), self.rounds

@@ -192,9 +192,10 @@ class Method(abc.ABC):
     def tell(self, schedule: Schedule, state: Any, released: Released) -> Any:
         """Return the state after the round whose released sum is given."""
 
-    @abc.abstractmethod
     def output(self, state: Any) -> Array:
-        """Return the model that the state stands for."""
+        """Return the model that the state stands for: its newest iterate, unless the method says otherwise."""
+        x: Array = state.x
+        return x
 
     # --- for subclasses -----------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ from dpsco.errors import InvalidArgument, one_of
 from dpsco.methods.convex import ConvexMethod
 from dpsco.methods.method import Method, RowAccess, value_of
 from dpsco.methods.minimise import certified_minimum
-from dpsco.methods.phased_sgd import PhasedState
+from dpsco.methods.phases import PhasedState
 from dpsco.methods.schedule import Schedule
 from dpsco.problem import Huber, Problem, Softmax, Squared
 from dpsco.query import Array, Batch, Clipped, Portion, Query, Released
@@ -276,10 +276,6 @@ class ObjectivePerturbation(ConvexMethod):
         problem = schedule.problem
         x = _scaled(value_of(state, released), problem, self.objective(problem), inwards=False)
         return PhasedState(state.step + 1, problem.domain.project(x))
-
-    def output(self, state: PhasedState) -> Array:
-        """Return the projected minimiser."""
-        return state.x
 
     def _noise(self, form: Objective, ridge: float, budget: Budget) -> tuple[float, float]:
         """(sigma, alpha)."""

@@ -34,8 +34,7 @@ from typing import ClassVar
 from dpsco.accounting.budget import Budget
 from dpsco.errors import DataError, InvalidArgument, one_of
 from dpsco.methods.method import Phase, RowAccess
-from dpsco.methods.phased_sgd import PhasedMethod
-from dpsco.methods.phases import phase_rows, phased_schedule, rounding, step_formula, summation
+from dpsco.methods.phases import PhasedMethod, phase_rows, phased_schedule, rounding, step_formula, summation
 from dpsco.methods.schedule import Schedule
 from dpsco.problem import Problem
 from dpsco.query import Array, Batch, Clipped, Query
@@ -85,11 +84,9 @@ class PhasedERM(PhasedMethod):
     solver : {"svrg", "accelerated"}
     """
 
-    step_size: float | None = None
     solver: str = "svrg"
 
     name: ClassVar[str] = "phased-erm"
-    tunable: ClassVar[tuple[str, ...]] = ("step_size",)
     single_epoch: ClassVar[bool] = False
     reason: ClassVar[str] = (
         "minimisers of convex, regularised losses are stable, and Gaussian noise hides what one row does to them."

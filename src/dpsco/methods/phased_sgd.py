@@ -23,47 +23,14 @@ from typing import ClassVar
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import one_of
-from dpsco.methods.convex import ConvexMethod
-from dpsco.methods.method import RowAccess, reach, value_of
-from dpsco.methods.phases import phase_rows, phased_schedule, rounding, step_formula
+from dpsco.methods.method import RowAccess, reach
+from dpsco.methods.phases import PhasedMethod, phase_rows, phased_schedule, rounding, step_formula
 from dpsco.methods.schedule import Schedule
 from dpsco.methods.unaccelerated_srgd import CONSTANTS
 from dpsco.problem import Problem
-from dpsco.query import Array, Batch, Clipped, Query, Released
+from dpsco.query import Batch, Clipped, Query
 
-__all__ = ["PhasedMethod", "PhasedSGD", "PhasedState"]
-
-
-@dataclass(frozen=True, eq=False)
-class PhasedState:
-    """The output of the last phase."""
-
-    step: int
-    x: Array
-    nabla: None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PhasedMethod(ConvexMethod):
-    """A method that releases the output of each phase, and nothing in between."""
-
-    releases: ClassVar[str] = "phase outputs"
-
-    def start(self, schedule: Schedule, x0: Array) -> PhasedState:
-        """Set w_0 to the start."""
-        return PhasedState(0, x0)
-
-    def ask(self, schedule: Schedule, state: PhasedState) -> Query:
-        """Run the next phase from w."""
-        return self._query(schedule, state.step, (state.x,))
-
-    def tell(self, schedule: Schedule, state: PhasedState, released: Released) -> PhasedState:
-        """Project the phase's released output."""
-        return PhasedState(state.step + 1, schedule.problem.domain.project(value_of(state, released)))
-
-    def output(self, state: PhasedState) -> Array:
-        """Return the output of the last phase."""
-        return state.x
+__all__ = ["PhasedSGD"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +47,9 @@ class PhasedSGD(PhasedMethod):
         Noise and formula as proved here, or as the paper has them.
     """
 
-    step_size: float | None = None
     constants: str = "tight"
 
     name: ClassVar[str] = "phased-sgd"
-    tunable: ClassVar[tuple[str, ...]] = ("step_size",)
     reason: ClassVar[str] = (
         "SGD on convex, smooth losses is stable, and Gaussian noise hides what one row does to a phase's output."
     )

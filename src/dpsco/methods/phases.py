@@ -4,26 +4,67 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 from dpsco.accounting.budget import Budget
-from dpsco.methods.method import reach
+from dpsco.methods.convex import ConvexMethod
+from dpsco.methods.method import reach, value_of
 from dpsco.methods.schedule import Schedule, fresh_portions
 from dpsco.problem import Problem
+from dpsco.query import Array, Query, Released
 from dpsco.release.calibration import Uneven, calibrate_output
 from dpsco.release.mechanisms import Independent
 
-__all__ = ["MOST_PHASES", "phase_rows", "phased_schedule", "rounding", "step_formula", "summation"]
+__all__ = ["PhasedMethod", "PhasedState", "phase_rows", "phased_schedule", "rounding", "step_formula", "summation"]
 
-MOST_PHASES = 10
+_MOST_PHASES = 10
 """Steps and noise fall by 4 per phase: after ten they are 10^-6 of the first, which float64 still resolves."""
 
 _ROUNDOFF = 2.0**-53
 
 
+@dataclass(frozen=True, eq=False)
+class PhasedState:
+    """The output of the last phase."""
+
+    step: int
+    x: Array
+    nabla: None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhasedMethod(ConvexMethod):
+    """A method that releases the output of each phase, and nothing in between.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        eta, of which phase i takes eta / 4^i; by formula unless given.
+    """
+
+    step_size: float | None = None
+
+    tunable: ClassVar[tuple[str, ...]] = ("step_size",)
+    releases: ClassVar[str] = "phase outputs"
+
+    def start(self, schedule: Schedule, x0: Array) -> PhasedState:
+        """Set w_0 to the start."""
+        return PhasedState(0, x0)
+
+    def ask(self, schedule: Schedule, state: PhasedState) -> Query:
+        """Run the next phase from w."""
+        return self._query(schedule, state.step, (state.x,))
+
+    def tell(self, schedule: Schedule, state: PhasedState, released: Released) -> PhasedState:
+        """Project the phase's released output."""
+        return PhasedState(state.step + 1, schedule.problem.domain.project(value_of(state, released)))
+
+
 def phase_rows(n: int, phases: int | None = None) -> list[int]:
     """n_i = floor(n / 2^i), i = 1 .. k; k = ceil(log2 n) unless given, ten at most."""
     k = max(1, math.ceil(math.log2(n))) if phases is None else phases
-    return [max(1, n >> i) for i in range(1, min(k, MOST_PHASES) + 1) if n >> i or i == 1]
+    return [max(1, n >> i) for i in range(1, min(k, _MOST_PHASES) + 1) if n >> i or i == 1]
 
 
 def step_formula(problem: Problem, n: int, budget: Budget, L: float, rows: list[int]) -> float:

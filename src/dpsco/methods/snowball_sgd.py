@@ -183,10 +183,6 @@ class SnowballSGD(ConvexMethod):
             moved = to_grid(moved, 2.0 ** math.floor(math.log2(_COARSE * step * s)))
         return SnowballSGDState(t + 1, schedule.problem.domain.project(moved))
 
-    def output(self, state: SnowballSGDState) -> Array:
-        """Return x_T."""
-        return state.x
-
 
 def _mu(budget: Budget) -> float:
     """Return mu without what is kept back for rounding."""

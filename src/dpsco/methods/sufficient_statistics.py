@@ -26,10 +26,10 @@ from dpsco.clipping.survey import unpack
 from dpsco.errors import InvalidArgument, positive
 from dpsco.methods.method import Method, value_of
 from dpsco.methods.schedule import Schedule
-from dpsco.methods.surveyed import WIDEST, SurveyedState, moment_clip, moment_of, moment_schedule
+from dpsco.methods.surveyed import WIDEST, MomentMethod, SurveyedState, moment_clip, moment_of, moment_schedule
 from dpsco.parallel import one_blas_thread
 from dpsco.problem import Problem, Squared
-from dpsco.query import Array, Moment, Query, Released
+from dpsco.query import Array, Moment, Released
 
 __all__ = ["SufficientStatistics"]
 
@@ -38,7 +38,7 @@ _HEALTH = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class SufficientStatistics(Method):
+class SufficientStatistics(MomentMethod):
     """Least squares from one release of second moments.
 
     Parameters
@@ -89,16 +89,6 @@ class SufficientStatistics(Method):
         """State what the ridge follows from."""
         return f"the ridge follows from {schedule.survey_length:,} released numbers"
 
-    def start(self, schedule: Schedule, x0: Array) -> SurveyedState:
-        """Set x_0 to the start."""
-        return SurveyedState(0, x0)
-
-    def ask(self, schedule: Schedule, state: SurveyedState) -> Query:
-        """Return a a' and -a y, the gradient at zero."""
-        moment = self.moment(schedule.problem)
-        query = self._query(schedule, state.step, (np.zeros(schedule.problem.parameters),), (moment.omega,))
-        return dataclasses.replace(query, moment=moment)
-
     def tell(self, schedule: Schedule, state: SurveyedState, released: Released) -> SurveyedState:
         """Solve the ridge regression of the released statistics."""
         value, problem, moment = value_of(state, released), schedule.problem, self.moment(schedule.problem)
@@ -112,10 +102,6 @@ class SufficientStatistics(Method):
         x[: problem.dimension] /= moment.feature_norm
         x[problem.dimension :] *= moment.constant
         return SurveyedState(state.step + 1, problem.domain.project(x), value)
-
-    def output(self, state: SurveyedState) -> Array:
-        """Return the solution."""
-        return state.x
 
 
 def _ridge_solution(second: Array, first: Array, sigma: float) -> Array:

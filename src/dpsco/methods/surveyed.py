@@ -26,6 +26,7 @@ Cost
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 from dataclasses import dataclass
@@ -37,14 +38,24 @@ from dpsco.accounting.budget import Budget
 from dpsco.clipping.survey import MOMENTS, joint_bounds, survey_size
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
 from dpsco.methods.measured_srgd import MeasuredSRGD
-from dpsco.methods.method import RoundMethod, value_of
+from dpsco.methods.method import Method, RoundMethod, value_of
 from dpsco.methods.schedule import Schedule
 from dpsco.problem import Box, CustomLoss, Everything, Huber, L2Ball, Logistic, Problem, SmoothedHinge, Softmax, Squared
 from dpsco.query import Array, Moment, Query, Released
 from dpsco.release.calibration import calibrate_survey
 from dpsco.release.mechanisms import Independent
 
-__all__ = ["INTERCEPT", "LATER", "Surveyed", "SurveyedState", "moment_clip", "moment_of", "moment_schedule", "refusal"]
+__all__ = [
+    "INTERCEPT",
+    "LATER",
+    "MomentMethod",
+    "Surveyed",
+    "SurveyedState",
+    "moment_clip",
+    "moment_of",
+    "moment_schedule",
+    "refusal",
+]
 
 INTERCEPT = 0.5
 """The constant column, in units of the feature norm: the squared row norm is 1.25 instead of 2."""
@@ -53,7 +64,7 @@ LATER = ("accelerated-srgd", "unaccelerated-srgd", "dp-sgd", "dp-ftrl")
 """Methods that rounds in a geometry can have: fresh rows, clipped sums, correlated or independent Gaussian noise."""
 
 WIDEST = 2048
-"""Most columns, the intercept's included, that a full survey takes: its square crosses the waist."""
+"""Most columns, the intercept's included, that a full survey takes: it releases their square."""
 
 WIDEST_SKETCH = 1 << 16
 """Most columns that a low-rank survey takes."""
@@ -70,7 +81,26 @@ class SurveyedState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surveyed(RoundMethod):
+class MomentMethod(Method):
+    """A method whose only question of its own is one joint contribution per row (clipping/survey.py)."""
+
+    @abc.abstractmethod
+    def moment(self, problem: Problem) -> Moment:
+        """Return what the round asks of each row."""
+
+    def start(self, schedule: Schedule, x0: Array) -> SurveyedState:
+        """Set x_0 to the start."""
+        return SurveyedState(0, x0)
+
+    def ask(self, schedule: Schedule, state: SurveyedState) -> Query:
+        """Return the joint contribution of each row, the gradient at zero weighed by omega = kappa rho / G."""
+        moment = self.moment(schedule.problem)
+        query = self._query(schedule, state.step, (np.zeros(schedule.problem.parameters),), (moment.omega,))
+        return dataclasses.replace(query, moment=moment)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surveyed(MomentMethod, RoundMethod):
     """A survey, then rounds of Algorithm 1 in the geometry that it shows.
 
     Parameters
@@ -141,23 +171,9 @@ class Surveyed(RoundMethod):
         """State which rows are surveyed, by their place or by their ids."""
         return f"about {self.rows:,} rows, which their ids decide" if by_id else f"the first {self.rows:,} rows"
 
-    def start(self, schedule: Schedule, x0: Array) -> SurveyedState:
-        """Set x_0 to the start."""
-        return SurveyedState(0, x0)
-
-    def ask(self, schedule: Schedule, state: SurveyedState) -> Query:
-        """Return the joint contribution of each row, the gradient at zero weighed by omega = kappa rho / G."""
-        moment = self.moment(schedule.problem)
-        query = self._query(schedule, state.step, (np.zeros(schedule.problem.parameters),), (moment.omega,))
-        return dataclasses.replace(query, moment=moment)
-
     def tell(self, schedule: Schedule, state: SurveyedState, released: Released) -> SurveyedState:
         """Keep what the survey released."""
         return SurveyedState(state.step + 1, state.x, value_of(state, released))
-
-    def output(self, state: SurveyedState) -> Array:
-        """Return the start: nothing is learned before the later rounds."""
-        return state.x
 
 
 def refusal(problem: Problem, kind: str) -> str:

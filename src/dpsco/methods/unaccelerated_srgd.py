@@ -108,7 +108,3 @@ class UnacceleratedSRGD(RoundMethod):
         nabla = total / eta(state.step)
         x = schedule.problem.domain.project(state.x - nabla / schedule.settings["beta"])
         return UnacceleratedSRGDState(state.step + 1, x, state.x, total, nabla)
-
-    def output(self, state: UnacceleratedSRGDState) -> Array:
-        """Return x_T."""
-        return state.x
