@@ -9,12 +9,6 @@ import pytest
 import dpsco
 from dpsco.planning.choose import plan
 from dpsco.planning.method_costs import method_costs
-from dpsco.planning.paper_bounds import (
-    bounds_of,
-    excess_population,
-    excess_population_simplified,
-    independent_gradients,
-)
 from dpsco.planning.theorems import c_dp, rows_needed, theorem_1, theorem_2
 
 PROBLEM = dpsco.Problem(loss=dpsco.Logistic(), domain=dpsco.L2Ball(radius=10.0), dimension=100)
@@ -119,47 +113,6 @@ def test_theorems_need_a_bounded_domain_and_a_budget() -> None:
         plan(PROBLEM, n=10_000, budget=dpsco.Budget(epsilon=math.inf, delta=1e-5), rule="theorem-1")
     with pytest.raises(dpsco.InvalidArgument, match="memory"):
         plan(PROBLEM, n=10_000, budget=budget(10_000), rule="theorem-2", memory=1e9)
-
-
-def test_excess_population_bound_at_one_round() -> None:
-    """T = 1: eta_0 = 1, eta_{0:0} = 1, eta_{0:1} = 3, s = sqrt(3 ln(6/gamma))."""
-    s = math.sqrt(3 * math.log(60))
-    terms = 2 * 2 * s * (5 + 2 * s / 3) / (3 * 7) + 3 * 2 * s * 0.5 / 3 + 2 * 4 * s / 3 + 3 * 7 * 0.5 * 4 + 7 * 0.25
-    expected = terms / 3 + 7 * 16 / 3
-    found = excess_population(rounds=1, batch_size=9, beta=7.0, Q=2.0, gradient=5.0, noise=0.5, diameter=4.0, gamma=0.1)
-    assert found == pytest.approx(expected, rel=1e-12)
-
-
-def test_simplified_bound_by_hand() -> None:
-    numbers = {"rounds": 4, "beta": 2.0, "S": 3.0, "lipschitz": 5.0, "noise": 0.5, "diameter": 6.0}
-    summed = (15 + 9) * 2 / 2 + 18 / 2 + 8 * 0.5 + 2 * 0.5 * 6 / 4
-    assert excess_population_simplified(**numbers) == pytest.approx(summed + 2 * 36 / 16)
-    printed = (15 + 9) / (2 * 2) + 18 / 8 + 8 * 0.5 / 4 + 2 * 0.5 * 6 / 16 + 2 * 36 / 16
-    assert excess_population_simplified(**numbers, printed=True) == pytest.approx(printed)
-
-
-def test_independent_gradient_bound_divides_the_noise_term() -> None:
-    """T = 2: sums 1 and 3, eta_{0:2} = 6; the term 3 beta b R counts once a round, not eta_{0:t} times."""
-    found = independent_gradients(rounds=2, batch_size=4, beta=2.0, lipschitz=1.0, noise=0.5, diameter=3.0)
-    first = 8 / 4 + 5 * 0.5 + 3 * 2 * 0.5 * 3 + 2 * 0.25
-    second = 3 * (8 / 4 + 5 * 0.5 / 2 + 2 * 0.25 / 4) + 3 * 2 * 0.5 * 3
-    assert found == pytest.approx((first + second) / 6 + 2 * 9 / 6)
-
-
-def test_bounds_of_a_plan() -> None:
-    made = plan(PROBLEM, n=10_000, budget=budget(10_000), rule="theorem-2")
-    found = bounds_of(made)
-    assert found.trivial == 20.0  # L = 1, diameter 20
-    assert found.vacuous
-    enough = plan(PROBLEM, n=10**13, budget=budget(10**13, 8.0), rule="theorem-2")
-    assert not bounds_of(enough).vacuous
-    assert bounds_of(enough).excess_population < found.excess_population
-    with pytest.raises(dpsco.InvalidArgument, match="beta"):
-        bounds_of(
-            dpsco.Plan(
-                problem=PROBLEM, n=1000, budget=budget(1000), method=dpsco.AcceleratedSRGD(rounds=8, beta=0.1, clip=1.0)
-            )
-        )
 
 
 def test_methods_of_table_1() -> None:

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from dpsco.accounting.gaussian import delta_of
-from dpsco.planning import paper_bounds as bounds
 from dpsco.planning.theorems import c_dp
 from dpsco.query import Array
 from dpsco.release.mechanisms import mechanism
+from dpsco.research.paper import bounds
 from dpsco.research.paper.statement import Finding
 
 __all__ = [

@@ -17,8 +17,8 @@ import math
 
 import numpy as np
 
-from dpsco.planning import paper_bounds as bounds
 from dpsco.query import Array
+from dpsco.research.paper import bounds
 from dpsco.research.paper.instances import Z_STEPS, Population, Trajectory, project, random_population, run
 from dpsco.research.paper.statement import Finding
 

@@ -8,17 +8,12 @@ difference lies from its mean, b_t is the noise on the prefix sum over B beta.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from dpsco.errors import InvalidArgument
-from dpsco.methods import AcceleratedSRGD
-from dpsco.planning.plan import Plan
 from dpsco.query import Array
 
-__all__ = ["Bounds", "bounds_of", "excess_population", "excess_population_simplified", "independent_gradients"]
+__all__ = ["excess_population", "excess_population_simplified", "independent_gradients"]
 
 
 def excess_population(
@@ -78,53 +73,6 @@ def independent_gradients(
         + beta * noise**2 / eta**2
     )
     return float(np.sum(sums * terms) / last + beta * diameter**2 / last)
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The paper's bounds on a plan, beside what doing nothing achieves."""
-
-    excess_population: float
-    simplified: float
-    independent_gradients: float
-    trivial: float
-    """L times the diameter: any point of the domain is that good."""
-
-    @property
-    def vacuous(self) -> bool:
-        """Whether the theorem promises less than any point of the domain does."""
-        return self.excess_population >= self.trivial
-
-
-def bounds_of(plan: Plan, gamma: float = 0.05) -> Bounds:
-    """Return the bounds evaluated on a plan, with Q = 2 clip, ||grad F|| <= L and ||b_t|| from the plan's own noise.
-
-    ||b_t|| <= (sqrt(p) + sqrt(2 ln(2T/gamma))) max_error difference / (mu B beta) for all t with probability
-    1 - gamma/2 (norm of a Gaussian vector, union over the rounds).
-    """
-    if not isinstance(plan.method, AcceleratedSRGD):
-        raise InvalidArgument(f"The paper's bounds are those of method='accelerated-srgd', got {plan.method.name!r}.")
-    problem, schedule, T, B = plan.problem, plan.schedule, plan.rounds, plan.batch_size
-    beta = schedule.settings["beta"]
-    if not math.isfinite(problem.diameter):
-        raise InvalidArgument("The paper's bounds need a bounded domain such as L2Ball(radius=...).")
-    if beta < problem.smoothness:
-        raise InvalidArgument(
-            f"The paper's bounds need beta={beta:.4g} >= M={problem.smoothness:.4g}, the worst-case smoothness."
-        )
-    L, reach = problem.lipschitz, min(plan.clip, 2 * T * problem.lipschitz)
-    noise = 0.0
-    if plan.budget.private:
-        spread = schedule.mechanism.max_error * schedule.most_noise.difference / plan.budget.mu_per_record
-        length = math.sqrt(problem.parameters) + math.sqrt(2 * math.log(2 * T / gamma))
-        noise = length * spread / (B * beta)
-    shared: dict[str, Any] = {"rounds": T, "beta": beta, "noise": noise, "diameter": problem.diameter}
-    return Bounds(
-        excess_population(batch_size=B, Q=2 * reach, gradient=L, gamma=gamma / 2, **shared),
-        excess_population_simplified(S=reach / math.sqrt(B), lipschitz=L, **shared),
-        independent_gradients(batch_size=B, lipschitz=L, **shared),
-        L * problem.diameter,
-    )
 
 
 def _weights(rounds: int) -> tuple[Array, Array, float]:
