@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import dpsco
-from dpsco.rows.cells import canonical_text, coded, numbers_from_text
+from dpsco.rows import cells as one_cell
+from dpsco.rows.cells import canonical_text, coded
 from dpsco.rows.column_kinds import Category, Hashed, Number
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.file_stream import FileRows, Labels
@@ -32,7 +33,7 @@ CELLS = ["1", " 2.5 ", ".5", "1.", "-1e5", "3E-02", "+1", "nan", "inf", "1e999",
 @given(st.lists(st.one_of(st.sampled_from(CELLS), st.text("0123456789.eE+- x", max_size=9), st.floats().map(repr))))
 def test_a_cell_means_the_same_in_python_and_in_arrow_and_whatever_is_beside_it(cells) -> None:
     together = arrow_numbers(pa.array(cells, pa.string()))
-    np.testing.assert_array_equal(together, numbers_from_text(cells))
+    np.testing.assert_array_equal(together, [one_cell.number(cell) for cell in cells])
     alone = [arrow_numbers(pa.array([cell], pa.string()))[0] for cell in cells]
     np.testing.assert_array_equal(together, np.array(alone, dtype=float))
     assert np.all(np.isfinite(together) | np.isnan(together))

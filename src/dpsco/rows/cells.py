@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.query import Array
-
 __all__ = [
     "BOOLEANS",
     "NUMBER",
@@ -33,7 +31,6 @@ __all__ = [
     "id_text",
     "label_text",
     "number",
-    "numbers_from_text",
 ]
 
 NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -220,11 +217,6 @@ def id_message(what: str, kind: str) -> str:
         "not be told apart. pandas makes int64 into float64 where one id is missing: declare the type when you read "
         'the ids (dtype="Int64"), so that no row decides on it. Text, Arrow integers and a list of ids do as well.'
     )
-
-
-def numbers_from_text(cells: Iterable[str]) -> Array:
-    """Return each cell as a number, NaN where it is none."""
-    return np.array([number(cell) for cell in cells], dtype=np.float64)
 
 
 def coded(values: Iterable[Any], codes: NDArray[Any], rule: Callable[[Any], str] = canonical_text) -> Coded:
