@@ -187,7 +187,11 @@ def _frame(grid: Grid) -> pd.DataFrame:
 
 def _inferred(cells: list[Any]) -> Any:
     """The series that pandas makes of a list, cell by cell where it would look inside a cell."""
-    return pd.Series(object_array(cells)).infer_objects()
+    column = pd.Series(object_array(cells), dtype=object)
+    try:
+        return column.infer_objects()
+    except OverflowError:  # pandas before 3, about a whole number beyond float64: later ones leave objects
+        return column
 
 
 def _converted(**how: Any) -> Make:
@@ -203,7 +207,7 @@ def _converted(**how: Any) -> Make:
 def _categorical(grid: Grid) -> pd.DataFrame:
     try:
         return _frame(grid).astype("category")
-    except TypeError:
+    except (TypeError, OverflowError):
         raise Unmakeable from None
 
 
@@ -238,7 +242,10 @@ def _arrow_column(cells: list[Any]) -> pa.Array:
 
 
 def _tensor(grid: Grid) -> Any:
-    import torch
+    try:
+        import torch
+    except ImportError:
+        raise Unmakeable from None
 
     array = _array_of("int64")(grid)
     if array.dtype == object:
@@ -273,7 +280,7 @@ TABLES: dict[str, Make] = {
         for form, index, dtype in itertools.product(("csr", "csc", "coo"), (np.int32, np.int64), ("float64", "uint8"))
     },
     "pandas": _frame,
-    "pandas from objects": lambda grid: pd.DataFrame(object_grid(grid)),
+    "pandas from objects": lambda grid: pd.DataFrame(object_grid(grid), dtype=object),
     "pandas nullable": _converted(),
     "pandas Arrow": _converted(dtype_backend="pyarrow"),
     "pandas categorical": _categorical,

@@ -160,7 +160,7 @@ TEXT_COLUMNS: dict[str, Any] = {
 def test_one_cell_that_is_not_utf8_is_missing_by_itself_in_every_table(kind: str) -> None:
     try:
         one, two = TEXT_COLUMNS[kind](utf8(b"0.25")), TEXT_COLUMNS[kind](utf8(BAD_TEXT))
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, pytest.importorskip("pyarrow").lib.ArrowException):
         pytest.skip("pandas does not hold such a cell")
     same_but_one(column_numbers(one), column_numbers(two))
     texts, codes = column_texts(two, of="id")
@@ -198,6 +198,8 @@ def test_one_time_outside_the_range_of_python_stops_nothing(unit: str, far: int)
 
 def test_a_polars_column_of_128_bits_is_read_cell_by_cell() -> None:
     pl = pytest.importorskip("polars")
+    if not hasattr(pl, "Int128"):
+        pytest.skip("this polars has no type of 128 bits")
     whole = column_numbers(pl.Series([1] * 60, dtype=pl.Int128))
     same_but_one(whole, column_numbers(pl.Series(replaced([1] * 60, None), dtype=pl.Int128)))
 

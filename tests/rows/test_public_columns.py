@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 
@@ -132,8 +133,9 @@ def test_the_container_and_its_types_change_no_bit(kind) -> None:
 def test_one_odd_cell_changes_its_own_row_and_no_other(odd, column) -> None:
     wanted = np.asarray(SIMPLE.transform(CLEAN))
     cells = {**CLEAN, column: [odd, *CLEAN[column][1:]]}
-    tables = {"columns": cells, "pandas": pd.DataFrame({k: pd.Series(v) for k, v in cells.items()})}
-    tables["objects"] = tables["pandas"].astype(object)
+    tables = {"columns": cells, "objects": pd.DataFrame({k: pd.Series(v, dtype=object) for k, v in cells.items()})}
+    with contextlib.suppress(OverflowError):  # pandas before 3 makes no column of a list with 10**400
+        tables["pandas"] = pd.DataFrame({k: pd.Series(v) for k, v in cells.items()})
     tables["rows"] = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
     for table in tables.values():
         assert np.asarray(SIMPLE.transform(table))[1:].tobytes() == wanted[1:].tobytes()

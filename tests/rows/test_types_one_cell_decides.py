@@ -117,7 +117,9 @@ def test_whole_numbers_beyond_2_to_53_in_categories(columns: PublicColumns, tmp_
 
 def test_texts_that_are_no_finite_number_are_missing_as_the_number_is() -> None:
     cells = ["1.5", "NaN", "inf", "-Infinity", "0.9999999999999999999999", "9007199254740993.5"]
-    clean, odd = pandas_csv(cells), pandas_csv(["x", *cells[1:]])
+    # Unless told otherwise, pandas before 3 rounds numbers of many digits roughly where a column holds no text.
+    exact = {"float_precision": "round_trip"} if int(pd.__version__.partition(".")[0]) < 3 else {}
+    clean, odd = (pandas_csv([first, *cells[1:]], **exact) for first in (cells[0], "x"))
     same_but_first(KINDS["hashed"], clean, odd)
 
 
