@@ -29,6 +29,16 @@ def test_errors_of_the_library_name_the_option(capsys: pytest.CaptureFixture[str
     assert "--horizon" in capsys.readouterr().err
 
 
+def test_a_command_whose_output_nobody_reads_does_not_report_success() -> None:
+    plan = [sys.executable, "-m", "dpsco.cli", "plan", "--rows", "1e5", "--dimension", "5", "--epsilon", "1"]
+    process = subprocess.Popen([*plan, "--delta", "1e-6"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 141
+    assert said == b""
+
+
 def test_a_plan_loads_no_package_that_it_does_not_need() -> None:
     code = (
         "import sys; from dpsco.cli import main; main(sys.argv[1:])\n"

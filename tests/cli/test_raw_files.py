@@ -214,6 +214,15 @@ def test_the_plan_is_that_of_the_fit(folder, tmp_path, capsys) -> None:
     assert json.loads(out.read_text())["plan"] == plan
 
 
+def test_label_and_features_are_listed_before_training(folder, tmp_path, capsys) -> None:
+    shared = [*TASK, "--columns", str(folder / "columns.json"), "--out", str(tmp_path / "m.json")]
+    assert main(["fit", str(folder / "people.csv"), *shared]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("Label: bought (no or yes). Features: ")
+    assert "balance" in first
+    assert first.endswith("Not used: user_id.")
+
+
 def test_an_account_is_charged(folder, tmp_path, capsys) -> None:
     account = dpsco.Account.create(tmp_path / "people.json", limit=dpsco.Budget(1.2, 1e-6))
     assert fit(folder / "people.csv", tmp_path / "m.json", "--account", str(account.path)) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -28,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code: 0 if the command succeeded, 2 if an argument or a file is wrong. Commands define further codes.
+        The exit code: 0 if the command succeeded, 2 if an argument or a file is wrong, 141 if the
+        reader of its output was gone (as for SIGPIPE). Commands define further codes.
     """
     parser = argparse.ArgumentParser(
         prog="dpsco", description="Differentially private training in one pass and very few adaptive rounds."
@@ -39,12 +41,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         import_module(f"dpsco.cli.{name}").add_parser(commands)
     args = parser.parse_args(argv)
     try:
-        return int(import_module(f"dpsco.cli.{args.command}").run(args))
+        code = int(import_module(f"dpsco.cli.{args.command}").run(args))
+        sys.stdout.flush()
+        return code
     except DpscoError as error:
         print(f"dpsco {args.command}: {_with_options(str(error), args)}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        return 0
+    except BrokenPipeError:  # the reader of the output is gone (| head): what was not written yet is not there
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more to flush at exit
+        return 141
     except OSError as error:  # a full disk, a folder without write permission
         where = "" if error.filename is None else f" ({error.filename})"
         remedy = "Free some space or choose another place, then run the command again."

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpsco.problem import Loss
     from dpsco.rows.file_stream import Labels
     from dpsco.rows.public_columns import PublicColumns
+    from dpsco.rows.readers.source import MatrixSource, TableSource
     from dpsco.run.result import Result
 
 __all__ = ["add_parser", "run"]
@@ -128,6 +129,7 @@ def run(args: argparse.Namespace) -> int:
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     if not args.json:
+        print(_subject(args, source, columns, labels))
         print(plan.explain(), "\n")
     counted = dpsco.Diagnostics() if args.not_private else None
     try:
@@ -142,6 +144,21 @@ def run(args: argparse.Namespace) -> int:
     written = saved.write(args.out)
     _print_result(args, saved, written, counted, day)
     return 0
+
+
+def _subject(
+    args: argparse.Namespace, source: TableSource | MatrixSource, columns: PublicColumns | int, labels: Labels
+) -> str:
+    """Say what will be predicted from what: a column that gives the label away is seen before the budget is spent."""
+    from dpsco.rows.readers.source import TableSource
+
+    what = f"Label: {args.label}" + (f" ({' or '.join(labels.classes)})" if labels.classes else "")
+    if isinstance(columns, int):
+        return f"{what}. Features: {columns:,} numbers per row."
+    named = source.names if args.columns is not None and isinstance(source, TableSource) else ()
+    unused = [name for name in named if name not in {*columns.names, args.label, args.unit}]
+    rest = f" Not used: {', '.join(unused)}." if unused else ""
+    return f"{what}. Features: {', '.join(columns.names)} ({columns.width:,} numbers per row).{rest}"
 
 
 def _check_before(args: argparse.Namespace) -> None:

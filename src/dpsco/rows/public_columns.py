@@ -157,8 +157,13 @@ class PublicColumns:
         """Whether rows come as CSR: where most features of a row are 0 because of its many levels."""
         return self.width >= SPARSE_FROM * len(self.features)
 
-    def encode(self, table: Mapping[str, Any]) -> Any:
-        """Return the features of cells that a reader has read, float32: CSR if ``sparse``, else column-major."""
+    def encode(self, table: Any) -> Any:
+        """Return the features of cells that a reader has read, float32: CSR if ``sparse``, else column-major.
+
+        A DataFrame or another container is read first, as in ``transform``.
+        """
+        if not isinstance(table, Mapping):
+            table = self.table(table)
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             return self._sparse(table) if self.sparse else self._dense(table)
 

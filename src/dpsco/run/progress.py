@@ -22,6 +22,7 @@ def progress_bar(rounds: int, rows: int, *, show: bool) -> Iterator[Callable[[in
     if not show:
         yield lambda rounds: None
         return
+    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -39,7 +40,8 @@ def progress_bar(rounds: int, rows: int, *, show: bool) -> Iterator[Callable[[in
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns) as progress:
+    # Standard error: a reader of the output that goes away (| head) must not end a run that has spent its budget.
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("training", total=rounds, rate="")
 
         def advance(rounds: int) -> None:
