@@ -186,7 +186,7 @@ def census(n: int = 40_000, *, seed: int = 0) -> RawTable:
 
     >>> table = census(n=3)
     >>> list(table.columns)[:6], table.labels.tolist()
-    (['age', 'workclass', 'weight', 'education', 'years', 'marital_status'], ['<=50K', '<=50K', '>50K'])
+    (['age', 'workclass', 'weight', 'education', 'years', 'marital_status'], ['<=50K', '<=50K', '<=50K'])
     """
     rng = np.random.default_rng([seed, 2])
     age, years = rng.integers(17, 91, n), rng.binomial(15, 0.6, n) + 1

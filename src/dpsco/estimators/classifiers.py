@@ -290,9 +290,9 @@ class PrivateLinearSVC(_PrivateClassifier):
             raise InvalidArgument(
                 "Only binary classification is supported. The type of the target is multiclass: use "
                 "PrivateLogisticRegression, which has a softmax form and one budget, or one-vs-rest: sklearn's "
-                f"OneVsRestClassifier(PrivateLinearSVC(...)) makes {classes} fits on the same rows, which at epsilon = "
-                f"{self.epsilon:g} each are about epsilon = {self._together(classes):.3g} together (account= adds them "
-                "up)."
+                f"OneVsRestClassifier(PrivateLinearSVC(classes=[0, 1], ...)) makes {classes} fits on the same rows, "
+                f"which at epsilon = {self.epsilon:g} each are about epsilon = {self._together(classes):.3g} together "
+                "(account= adds them up)."
             )
         return SmoothedHinge(self.width)
 
