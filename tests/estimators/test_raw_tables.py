@@ -209,6 +209,16 @@ def test_too_few_rows_are_told_from_public_numbers() -> None:
     assert "constant prediction has about" in " ".join(many.plan_.explain().split())
 
 
+@pytest.mark.parametrize(("n", "hopeless"), [(2_000, True), (20_000, False)])
+def test_a_surveyed_plan_says_what_noise_costs_before_the_survey(n, hopeless) -> None:
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1000.0), 199, intercept=True)
+    plan = dpsco.plan(problem, n=n, budget=dpsco.Budget(1.0, 1e-6), survey="full")
+    said = " ".join(plan.explain().split())
+    noise = 1 / (dpsco.mu_of(1.0, 1e-6) * (n - plan.method.rows))
+    assert f"excess risk of about {2 * (200 * noise) ** 2:.2g}. A constant prediction has about 0.347" in said
+    assert ("can hardly beat a constant" in said) == hopeless
+
+
 def test_several_classes_of_support_vectors_are_refused_with_the_way() -> None:
     with pytest.raises(dpsco.InvalidArgument, match="OneVsRestClassifier") as error:
         dpsco.PrivateLinearSVC(delta=1e-6, classes=[0, 1, 2]).fit(np.ones((9, 2)), np.arange(9) % 3)

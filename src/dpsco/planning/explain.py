@@ -46,11 +46,34 @@ def _surveyed(schedule: Schedule, method: Surveyed, rule: str) -> str:
         "norm.",
         "Known after: scales and directions of the columns, where the rounds start, their number, batch size, clip, "
         "beta and mechanism, and the predicted excess. All follow from the released survey; the budget does not.",
+        *_noise_before(schedule, n - method.rows),
         *((_MEASURED,) if method.later == MeasuredSRGD.name else ()),
         *([f"Chosen by the rule {rule}."] if rule != "survey" else ()),
         *(f"Note: {note}" for note in _notes(schedule, method, "survey")),
     ]
     return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
+
+
+def _noise_before(schedule: Schedule, rows: int) -> list[str]:
+    """Return what privacy noise costs where the rows fill all directions alike: known without a survey.
+
+    The noise of a sum over ``rows`` rows has the variance (slope clips / (mu rows))^2 per parameter, in units of
+    the feature norm. A direction has the curvature of the loss over their number d, so the excess is half of
+    parameters d (slope clips / (mu rows))^2 / curvature. No other spectrum of d directions makes it less.
+    """
+    problem, budget, scale = schedule.problem, schedule.budget, loss_scale(schedule.problem)
+    if not budget.private:
+        return []
+    directions = problem.parameters // problem.loss.outputs
+    noise = scale.slope * budget.clips_apart * budget.records / (budget.mu * rows)
+    excess = 0.5 * problem.parameters * directions * noise**2 / scale.curvature
+    text = (
+        f"From public numbers alone: if all {directions:,} directions of the rows count alike, privacy noise costs an "
+        f"excess risk of about {excess:.2g}. A constant prediction has about {scale.gap:.3g}, where there is much to "
+        "learn."
+    )
+    hardly = " Such a model can hardly beat a constant: use more rows, fewer features or a larger epsilon."
+    return [text + (hardly if excess > scale.gap / 2 else "")]
 
 
 def _surveyed_guarantee(budget: Budget) -> str:
