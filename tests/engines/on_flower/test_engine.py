@@ -44,6 +44,8 @@ def test_sixteen_rounds_with_a_supernode_killed_keep_the_guarantee() -> None:
     assert summary["protects"].startswith("one client")
 
 
-@pytest.mark.parametrize("options", ["--tls --rounds 4", "--simulation", "--simulation --unit example"])
+@pytest.mark.parametrize("options", ["--tls --rounds 4", "--simulation --survey full", "--simulation --unit example"])
 def test_the_engine_gives_the_bits_of_a_run_in_one_process(options: str) -> None:
-    assert federate("--seeded", *options.split())["apart"] == 0.0
+    summary = federate("--seeded", *options.split())
+    assert summary["apart"] == 0.0
+    assert summary["guarantee_as_planned"]
