@@ -121,6 +121,17 @@ def people(n: int = 30_000, *, seed: int = 0) -> RawTable:
     ``income`` is log-normal, ``balance`` heavy-tailed on both sides of 0, ``clicks`` a power law with many zeros,
     ``latency`` has broken sensors a million times too large, ``age`` is text with question marks.
 
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    seed : int
+        Another seed makes another table.
+
+    Returns
+    -------
+    RawTable
+
     >>> table = people(n=3)
     >>> list(table.columns), table.labels.tolist()
     (['age', 'income', 'balance', 'clicks', 'latency', 'member', 'since', 'city', 'plan'], ['yes', 'no', 'no'])

@@ -38,22 +38,30 @@ def audit(
     seconds: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> AuditReport:
-    """Look for a broken promise in ``subject``.
+    """Look for a broken guarantee in ``subject``.
 
-    ``subject``
-        a ``Plan``; an oracle (an object with ``answer``) or a gradient function ``g(x, features, label)``, with the
+    Parameters
+    ----------
+    subject : Plan, Oracle, callable or estimator
+        A plan; an oracle (an object with ``answer``) or a gradient function ``g(x, features, label)``, with the
         ``plan`` it is to run under; or an estimator of the library, with ``data``.
-    ``data``
-        (X, y) to run on. Without it rows are made up. With your own rows the report is NOT PRIVATE, and marked so.
-    ``alpha``
-        probability that a sound subject fails one statistical check.
-    ``seed``
-        repeats the synthetic rows and coins; the noise is always fresh.
-    ``seconds``
-        checks that repeat runs stop after about so long, and say how much they have seen; 45 for an estimator and no
+    plan : Plan, optional
+        Of an oracle or a gradient function.
+    data : (X, y), optional
+        Rows to run on; synthetic ones unless given. With your own rows the report is NOT PRIVATE, and marked so.
+    alpha : float
+        Probability that a sound subject fails one statistical check.
+    seed : int, optional
+        Repeats the synthetic rows and coins; the noise is always fresh.
+    seconds : float, optional
+        Checks that repeat runs stop after about so long, and say how much they have seen; 45 for an estimator and no
         limit for a plan unless given.
-    ``progress``
-        called with a line of text while the audit goes on.
+    progress : callable, optional
+        Called with a line of text while the audit goes on.
+
+    Returns
+    -------
+    AuditReport
 
     Guarantee: none. An audit finds bugs; what it does not find may still be there. Cost: seconds to a minute.
     """
@@ -124,8 +132,8 @@ def _tried(name: str, check: Any) -> Check:
 def _report(subject: Subject, checks: list[Check], *, synthetic: bool) -> AuditReport:
     budget = subject.plan.budget
     rows = "one row" if budget.records == 1 else f"any {budget.records} rows"
-    promise = f"({budget.epsilon:g}, {budget.delta:g})-DP for {rows} ({budget.adjacency}), mu = {budget.mu:.5g}"
-    return AuditReport(subject.name, promise, tuple(checks), synthetic)
+    guarantee = f"({budget.epsilon:g}, {budget.delta:g})-DP for {rows} ({budget.adjacency}), mu = {budget.mu:.5g}"
+    return AuditReport(subject.name, guarantee, tuple(checks), synthetic)
 
 
 def _arrays(data: Any) -> tuple[Array, Array]:

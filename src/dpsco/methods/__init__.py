@@ -1,4 +1,4 @@
-"""Training methods by class and by name, all on the ask / answer / release / tell waist.
+"""Training methods by class and by name, each by ask, answer, release and tell.
 
 Every method of the paper's Table 1 is here, and what people use on rows at rest. ReSQue (Carmon et al. 2023), which is
 not in the table, is not implemented: it is made for losses that are not smooth, its estimator holds only in a small
@@ -82,6 +82,15 @@ METHODS: dict[str, type[Method]] = {
 
 def method_from_dict(data: Mapping[str, Any]) -> Method:
     """Return the method that ``Method.to_dict`` wrote.
+
+    Parameters
+    ----------
+    data : mapping
+        Name and hyperparameters.
+
+    Returns
+    -------
+    Method
 
     Raises
     ------

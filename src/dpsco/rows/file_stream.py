@@ -56,7 +56,16 @@ MATRICES = (".npz", ".libsvm", ".svm")
 
 @dataclass(frozen=True)
 class Labels:
-    """The label column: numbers clamped to ``bound`` and divided by it, or codes of the declared ``classes``."""
+    """The label column.
+
+    Parameters
+    ----------
+    column : str
+    classes : tuple of str, optional
+        Every class; labels become their codes.
+    bound : float, optional
+        In place of ``classes``: numbers are clamped to it and divided by it.
+    """
 
     column: str = "y"
     classes: tuple[str, ...] | None = None
@@ -76,7 +85,7 @@ class Labels:
             object.__setattr__(self, "bound", positive("label bound", self.bound, why))
 
     def encode(self, column: Any) -> Array:
-        """One number a row; NaN, a zero row, where the label is missing or not declared."""
+        """One number per row; NaN, a zero row, where the label is missing or not declared."""
         if self.bound is not None:
             return clamped(column_numbers(column), self.bound)
         texts, codes = (column.values, column.codes) if isinstance(column, Coded) else column_texts(column)
@@ -127,7 +136,20 @@ def open_source(
 ) -> TableSource | MatrixSource:
     """Return the reader of a file, a folder or a glob; files of a folder are read in the order of their names.
 
-    ``delimiter`` and ``names`` are about CSV: another separator, and the columns of a file without a header line.
+    Parameters
+    ----------
+    path : path
+        Local, or the address of Parquet files in an object store.
+    label : str, optional
+        The array of labels of a ``.npz`` file.
+    delimiter : str, optional
+        The separator of a CSV file, if it is not the comma.
+    names : sequence of str, optional
+        The columns of a CSV file without a header line.
+
+    Returns
+    -------
+    TableSource or MatrixSource
     """
     paths = _paths(str(path))
     suffix = _kind(paths[0])
@@ -153,25 +175,31 @@ def open_source(
 class FileRows:
     """An iterable of (features, labels) chunks for ``dpsco.stream``: rows of files, in the unit ball.
 
-    ``labels``
-        the label column; None reads rows without labels, to predict them.
-    ``columns``
-        the feature columns of a table; the number of features for ``.npz`` and libsvm.
-    ``feature_norm``
-        longer rows are shortened to it, all rows divided by it.
-    ``unit``, ``max_rows_per_unit``
-        the column of ids and how many rows of one id count, in the order of the file; further ones are zero rows.
-    ``shuffle``
-        mixes the order within blocks of so many rows; 0 keeps it. Rows of a sorted file are no random sample, and one
+    Parameters
+    ----------
+    path : path
+        A file, a folder or a glob.
+    labels : Labels, optional
+        The label column; None reads rows without labels, to predict them.
+    columns : PublicColumns or int
+        The feature columns of a table; the number of features for ``.npz`` and libsvm.
+    feature_norm : float
+        Longer rows are shortened to it, all rows divided by it.
+    unit, max_rows_per_unit : str and int, optional
+        The column of ids and how many rows of one id count, in the order of the file; further ones are zero rows.
+    shuffle : int
+        Mixes the order within blocks of so many rows; 0 keeps it. Rows of a sorted file are no random sample, and one
         pass over them learns what comes last.
-    ``delimiter``, ``names``
-        of a CSV file, as in ``open_source``.
+    seed : int
+        Of the shuffle.
+    delimiter, names
+        Of a CSV file, as in ``open_source``.
     """
 
     again = True
     """A second pass reads the same rows."""
     fast = True
-    """Decoded at millions of rows a second: see ``Stream.fast``."""
+    """Decoded at millions of rows per second: see ``Stream.fast``."""
 
     def __init__(
         self,

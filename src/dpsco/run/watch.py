@@ -52,6 +52,10 @@ def watching(observer: Observer | None = None, *, replay: Sequence[Array] | None
         Called after each release, in the process that holds the rows.
     replay : sequence of arrays, optional
         The values of rounds 0, 1, ...; rounds beyond it release values of their own.
+
+    Returns
+    -------
+    context manager
     """
     token = _WATCH.set(Watch(observer, replay))
     try:

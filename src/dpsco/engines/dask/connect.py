@@ -25,9 +25,22 @@ _QUIET = {
 
 @contextmanager
 def cluster_at(address: str) -> Iterator[Any]:
-    """Return a client of the scheduler at ``address`` (``tls://...``, or ``tcp://...`` in a closed network).
+    """Connect to a scheduler that runs already.
 
-    Certificates are those of Dask's own configuration (``distributed.comm.tls``).
+    Parameters
+    ----------
+    address : str
+        ``tls://...``, or ``tcp://...`` in a closed network. Certificates are those of Dask's own configuration
+        (``distributed.comm.tls``).
+
+    Returns
+    -------
+    context manager of distributed.Client
+
+    Raises
+    ------
+    ClusterError
+        If there is no scheduler, or no worker.
     """
     distributed = installed()
     try:
@@ -45,9 +58,18 @@ def cluster_at(address: str) -> Iterator[Any]:
 
 @contextmanager
 def local_cluster(workers: int, *, threads: int = 2) -> Iterator[Any]:
-    """Return a client of ``workers`` processes on this machine, bound to 127.0.0.1, without a dashboard.
+    """Start worker processes on this machine, bound to 127.0.0.1, without a dashboard.
 
-    Of two ``threads`` in each, one can read while the other sums.
+    Parameters
+    ----------
+    workers : int
+        Number of processes.
+    threads : int
+        Threads per process. Of two, one can read while the other sums.
+
+    Returns
+    -------
+    context manager of distributed.Client
 
     A script needs ``if __name__ == "__main__":`` around it, since worker processes import it.
     """

@@ -22,9 +22,11 @@ __all__ = ["ParquetRows", "ShardStream", "SpanBatch"]
 class ParquetRows:
     """Rows of Parquet files that every worker can reach under the same name: a shared disk, or ``s3://bucket/folder``.
 
-    ``labels``, ``columns``, ``feature_norm``, ``shuffle``, ``seed``
-        as in ``data.files.FileRows``: the same rows in the same order.
-    ``unreadable``
+    Parameters
+    ----------
+    path, labels, columns, feature_norm, shuffle, seed
+        As in ``rows.file_stream.FileRows``: the same rows in the same order.
+    unreadable : {"stop", "zero"}
         "stop": a file that a worker cannot read stops the run; what was released is on disk, and ``resume`` goes on.
         "zero": its rows count as zero rows. The denominator is the plan's in either case.
 

@@ -14,7 +14,7 @@ Guarantee: whatever ``gradients`` returns, a vector that is sent has norm at mos
 rounded; rows that are not finite count as 0. A row is turned by M number by number, in one order: another row of the
 client changes none of its bits. A client that has no round, or whose round it is not, sends nothing; nor
 does one whose ``gradients`` raise, and the others of its node answer as if it were not there.
-Cost: k gradients a row (k = 2, or 1 in round 0).
+Cost: k gradients per row (k = 2, or 1 in round 0).
 """
 
 from __future__ import annotations
@@ -36,7 +36,27 @@ LARGEST_NORM = 1e150
 
 
 def respond(query: bytes, clients: Mapping[str, Gradients], assignment: Assignment | None = None) -> bytes:
-    """Answer for ``clients`` (id -> gradients of its rows); raise ``Malformed`` if ``query`` is not a query."""
+    """Answer a query for the clients of one node.
+
+    Parameters
+    ----------
+    query : bytes
+        As the server sent it.
+    clients : mapping
+        Id of each client -> gradients of its rows.
+    assignment : Assignment, optional
+        As the server's; ``Hashed()`` unless given.
+
+    Returns
+    -------
+    bytes
+        For the server.
+
+    Raises
+    ------
+    Malformed
+        If ``query`` is not a query.
+    """
     asked, rule = decode_query(query), assignment or Hashed()
     called = sorted(name for name in clients if called_by(asked, rule, name))
     found = ((name, _contribution_or_none(asked, clients[name])) for name in called)
@@ -60,7 +80,7 @@ def places_of(clients: Iterable[str], run: bytes, places: int, assignment: Assig
 def _contribution_or_none(asked: Asked, gradients: Gradients) -> NDArray[Any] | None:
     try:
         return contribution(asked, gradients)
-    except Exception:  # one client's rows must not decide whether the others of its node are heard
+    except Exception:  # one client's rows must not decide whether the others of its node count
         return None
 
 

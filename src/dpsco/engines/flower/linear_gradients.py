@@ -84,6 +84,20 @@ def linear_gradients(problem: Problem, features: Any, labels: Any) -> LinearRows
     A row that does not fit (gate.py), or whose label the loss cannot take, has a gradient of NaN, which clients count
     as 0.
 
+    Parameters
+    ----------
+    problem : Problem
+        Its loss must be built in.
+    features : table or array
+        Rows in any container, or one row.
+    labels : column or scalar
+        A label per row.
+
+    Returns
+    -------
+    LinearRows
+        A client for ``LocalNodes``, ``respond`` or ``client_app``; it can be surveyed.
+
     >>> import dpsco
     >>> problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), dimension=2)
     >>> linear_gradients(problem, [[0.6, 0.8]], [1])(np.zeros(2))

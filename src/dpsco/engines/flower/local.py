@@ -13,7 +13,15 @@ __all__ = ["LocalNodes"]
 
 @dataclass(frozen=True)
 class LocalNodes:
-    """A transport to nodes that are objects: each hosts clients, id -> gradients of its rows."""
+    """A transport to nodes that are objects of this process.
+
+    Parameters
+    ----------
+    nodes : sequence of mappings
+        The clients that each node hosts: id -> gradients of its rows.
+    assignment : Assignment
+        As the server's.
+    """
 
     nodes: Sequence[Mapping[str, Gradients]]
     assignment: Assignment = field(default_factory=Hashed)

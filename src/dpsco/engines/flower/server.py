@@ -6,8 +6,8 @@ any other run.
 Guarantee
     A client moves one round's sum by at most one clip, whatever it or anybody sends:
     * a contribution counts in the round that ``assignment`` gives its client, once, and nowhere else; two different
-      ones under one id count as 0, so that whoever borrows an id can silence its owner but not stand in for it (which
-      would make its absence worth two clips);
+      ones under one id count as 0, so a client that uses another's id can cancel its contribution but not replace it
+      (then the other's absence would change the sum by two clips);
     * a client's vector is clipped again here (unit client); with unit example the clients' clipping is taken on trust,
       and a sum longer than all rows of the plan together is scaled down to that length, which brings no two sums
       further apart;
@@ -17,7 +17,7 @@ Guarantee
 Trust
     The server sees every clipped answer before the noise: this is central differential privacy.
 Cost
-    One message to each node and O(p) a contribution; with a checkpoint, one p-vector on disk a round until the end.
+    One message to each node and O(p) per contribution; with a checkpoint, one p-vector on disk per round until the end.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Transport(Protocol):
 
 @dataclasses.dataclass
 class Attendance:
-    """Who came, round by round: NOT PRIVATE, for the eyes of whoever runs the server.
+    """Who came, round by round: NOT PRIVATE, for whoever runs the server.
 
     ``on_round(step, counts)`` is called when the answers of a round are in: for an operator's log.
     """
@@ -247,21 +247,33 @@ def serve(
 ) -> Result:
     """Train as ``plan`` says on clients that ``transport`` reaches, each in one round.
 
-    ``unit``
+    Parameters
+    ----------
+    plan : Plan
+        ``n`` is public and fixed: plan for the answers you expect, clients times the share that answers. More or fewer
+        cost accuracy, never privacy. A survey needs clients of ``linear_gradients``, or of your own with a method
+        ``survey``.
+    transport : Transport
+        Reaches the nodes that host clients: ``LocalNodes`` or ``FlowerNodes``.
+    unit : {"client", "example"}
         ``"client"``: ``plan.n`` counts clients, and all of a client is protected. ``"example"``: ``plan.n`` counts
         rows, one row is protected, and clients are trusted to clip.
-    ``assignment``
-        who belongs to which round: ``Hashed()`` unless given, or a ``Roster``.
-    ``checkpoint``, ``resume``
-        as in ``dpsco.train``; answers of a round are kept there too, SECRET, until the run is complete, because
+    assignment : Assignment, optional
+        Who belongs to which round: ``Hashed()`` unless given, or a ``Roster``.
+    start, key, account, on_round
+        As in ``dpsco.train``.
+    checkpoint, resume
+        As in ``dpsco.train``; answers of a round are kept there too, SECRET, until the run is complete, because
         clients are not asked twice.
+    attendance : Attendance, optional
+        Filled with the clients of each round: NOT PRIVATE.
+
+    Returns
+    -------
+    Result
 
     A private run gives a hundredth of mu^2 to a count of the clients that answered. It ends in ``ClusterError`` if that
     count says that nobody did (presence.py).
-
-    ``n`` is public and fixed: plan for the answers you expect, clients times the share that answers. More or fewer
-    cost accuracy, never privacy.
-    A plan with a survey needs clients of ``linear_gradients``, or of your own with a method ``survey``.
     """
     one_of("unit", unit, UNITS)
     rule = assignment or Hashed()

@@ -33,7 +33,14 @@ RECORD, CALL, QUERY = "dpsco", "query.dpsco", "train.dpsco"
 
 
 class FlowerNodes:
-    """A transport over Flower's grid that waits ``timeout`` seconds for answers.
+    """A transport over Flower's grid.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+        Of the ServerApp.
+    timeout : float
+        Seconds that a round waits for answers.
 
     A node that is new is asked once which places its clients have, and then only in rounds of these: a device downloads
     one query. A node that does not say is asked in every round.
@@ -84,7 +91,18 @@ def client_app(
     *,
     assignment: Callable[[Context], Assignment] = lambda context: Hashed(),
 ) -> ClientApp:
-    """Return a ClientApp that answers for the clients its node hosts: id -> gradients of its rows.
+    """Return a ClientApp that answers for the clients its node hosts.
+
+    Parameters
+    ----------
+    clients : callable
+        Returns, for the node's context, the id of each client -> gradients of its rows.
+    assignment : callable, optional
+        Returns, for the node's context, the server's assignment; ``Hashed()`` unless given.
+
+    Returns
+    -------
+    flwr.clientapp.ClientApp
 
     A node answers one query per place and run: the same one again gets the same answer, another one gets none.
     """
