@@ -81,7 +81,7 @@ def memory(folders: dict[int, Path]) -> None:
             on_cluster(folder, parts * PART_ROWS, client)
             peaks = sorted(client.run(peak_megabytes).values())
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
-        print(f"    {size:.1f} GB of rows: {', '.join(f'{peak:.0f}' for peak in peaks)} MB a worker")
+        print(f"    {size:.1f} GB of rows: {', '.join(f'{peak:.0f}' for peak in peaks)} MB per worker")
 
 
 def killed(folder: Path, n: int) -> None:

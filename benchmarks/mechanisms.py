@@ -38,7 +38,7 @@ class Source:
 
 
 def measure(made: Mechanism, dimension: int) -> tuple[float, float, float, float, int]:
-    """(draws a round, own work, with draws, peak p-vectors in a round, p-vectors kept); work relative to one draw."""
+    """(draws per round, own work, with draws, peak p-vectors in a round, p-vectors kept); work relative to one draw."""
     warm = min(made.horizon, 64) - ROUNDS - 1
     # Timing and tracing in separate runs: tracing slows allocation down.
     source, buffers = Source(dimension), made.start()

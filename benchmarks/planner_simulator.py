@@ -52,7 +52,7 @@ def setting_of(plan: dpsco.Plan) -> Setting:
 
 
 class Columns:
-    """Settings and keys side by side: clipped sums of all of them in one product a block."""
+    """Settings and keys side by side: clipped sums of all of them in one product per block."""
 
     def __init__(self, problem: dpsco.Problem, budget: dpsco.Budget, features: Array, labels: Array) -> None:
         self.loss, self.problem, self.budget = problem.loss, problem, budget

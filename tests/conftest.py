@@ -88,7 +88,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     booked = _alarms(terminalreporter)
     if booked:
-        terminalreporter.write_line(f"false alarms booked: {booked:.2g} of {LIMIT:g} a run")
+        terminalreporter.write_line(f"false alarms booked: {booked:.2g} of {LIMIT:g} per run")
     options = terminalreporter.config.option
     if "proof" not in str(options.markexpr) or options.collectonly:
         return

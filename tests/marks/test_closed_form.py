@@ -76,4 +76,4 @@ def test_closed_form_is_what_differentiation_of_each_row_gives(
         clipped.add("none" if over == 0 else "all" if over == ROWS else "some")
     assert worst <= 1e-12
     assert clipped == {"none", "some", "all"}
-    mark_figure(11, f"{oracle.__name__} {form} {worst:.0e} a row")
+    mark_figure(11, f"{oracle.__name__} {form} {worst:.0e} per row")

@@ -124,7 +124,7 @@ def test_log_likelihood(name: str, false_alarms, mark_figure) -> None:
         worst = max(worst, abs(ratio.mean() - world * mu**2 / 2) / (mu / math.sqrt(runs)))
         worst = max(worst, abs(ratio.var() / mu**2 - 1) / math.sqrt(2 / runs))
     assert worst < 6
-    mark_figure(16, f"{name} mu {mu / plan.budget.mu:.4f} of the promise, {worst:.1f} standard errors")
+    mark_figure(16, f"{name} mu {mu / plan.budget.mu:.4f} of the guarantee, {worst:.1f} standard errors")
 
 
 def test_an_estimator_contract_counts(mark_figure) -> None:

@@ -21,7 +21,7 @@ from sklearn.base import clone
 from dpsco.audit.recording import Transcript, observe
 from dpsco.estimators import PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression
 
-N, P, T = 90, 3, 4  # 22 rows a round, two left over
+N, P, T = 90, 3, 4  # 22 rows per round, two left over
 COMMON = {"epsilon": 1.0, "delta": 1e-5, "rounds": T, "invalid_rows": "zero", "adjacency": "replace", "n": N}
 COMMON |= {"random_state": 7}  # the same order of the rows in both runs
 ESTIMATORS = {

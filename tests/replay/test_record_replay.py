@@ -36,7 +36,7 @@ from dpsco.clipping import Oracle
 from dpsco.query import Clipped, Query, Released
 from dpsco.run import watching
 
-N, P, T = 1200, 4, 3  # 400 rows a round: a whole block of 256 and a short one
+N, P, T = 1200, 4, 3  # 400 rows per round: a whole block of 256 and a short one
 Rows = tuple[np.ndarray, np.ndarray]
 
 

@@ -1,4 +1,4 @@
-"""Audits: whether what reaches ``release``, and what leaves it, keeps the promise that was declared.
+"""Audits: whether what reaches ``release``, and what leaves it, keeps the guarantee that was declared.
 
     from dpsco.audit import audit
     print(audit(oracle, plan=plan))               # your own oracle or gradient function
@@ -7,7 +7,7 @@
 
 Four kinds of evidence, each with its confidence: the contract of oracles (contract.py), neighbouring data sets replayed
 through ``release`` (replay.py), the law of the noise (transcript.py) and canaries in a run (canaries.py). An audit
-finds bugs; it proves no promise: the argument is in docs/privacy.md.
+finds bugs; it does not prove the guarantee: the argument is in docs/privacy.md.
 """
 
 from dpsco.audit.audit import audit

@@ -44,7 +44,7 @@ class AuditReport:
     """Every check of one subject."""
 
     subject: str
-    promise: str
+    guarantee: str
     checks: tuple[Check, ...]
     synthetic: bool
     """Whether every row in the audit was made up; if not, the figures are NOT PRIVATE."""
@@ -60,11 +60,11 @@ class AuditReport:
         failed = [check.name for check in self.checks if check.outcome == "FAILED"]
         idle = ", ".join(check.name for check in self.checks if not check.tested)
         if failed:
-            return f"FAILED ({', '.join(failed)}): the promise does not hold as declared."
+            return f"FAILED ({', '.join(failed)}): the guarantee does not hold as declared."
         if not self.passed:
-            return f"NOT TESTED ({idle}): nothing reached the check, so it says nothing about the promise."
+            return f"NOT TESTED ({idle}): nothing reached the check, so it says nothing about the guarantee."
         rest = f" Not tested: {idle}." if idle else ""
-        return f"passed: nothing was found that breaks the promise. An audit finds bugs; it proves no promise.{rest}"
+        return f"passed: nothing was found that breaks the guarantee. An audit finds bugs; it proves nothing.{rest}"
 
     def to_json(self) -> str:
         """Return the report as JSON."""
@@ -73,7 +73,7 @@ class AuditReport:
         return json.dumps(jsonable(data), indent=2, sort_keys=True)
 
     def __str__(self) -> str:
-        lines = [f"Audit of {self.subject}", f"  promise: {self.promise}"]
+        lines = [f"Audit of {self.subject}", f"  guarantee: {self.guarantee}"]
         if not self.synthetic:
             lines.append("  NOT PRIVATE: rows of yours took part, and the figures below depend on them.")
         for check in self.checks:

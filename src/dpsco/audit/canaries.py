@@ -74,12 +74,12 @@ def judged_guesses(plan: Plan, found: Guesses, alpha: float) -> Check:
     blind = passed and power < _LEAST_POWER
     broken = (
         f"epsilon is at least {at[lower]:.4g} at delta = {delta:g}, above the claimed {at[claimed]:.4g}: canaries are "
-        "told apart more often than the promise allows. Too little noise, or a contribution longer than the clip."
+        "told apart more often than the guarantee allows. Too little noise, or a contribution longer than the clip."
     )
     runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
     return Check(
         "canaries",
-        "can rows put in or left out at random be told from the released values more often than promised?",
+        "can rows put in or left out at random be told from the released values more often than declared?",
         passed,
         f"{found.right:,} of {found.canaries:,} coins told right"
         + (

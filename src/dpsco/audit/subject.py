@@ -72,7 +72,7 @@ def schedules(plan: Plan, released: Sequence[Array]) -> list[Schedule]:
 def plan_subject(plan: Plan, oracle: Any = None) -> Subject:
     """``plan`` with the library's oracle or the caller's: one with ``answer``, or a gradient function of one row."""
     if not plan.budget.private:
-        raise InvalidArgument("Expected a plan with a finite epsilon: without noise there is no promise to audit.")
+        raise InvalidArgument("Expected a plan with a finite epsilon: without noise there is no guarantee to audit.")
     fresh = plan.schedule.portions is None and isinstance(plan.schedule.calibration, Calibration)
     if not fresh or plan.schedule.inner_sigma:
         raise InvalidArgument(
@@ -125,7 +125,7 @@ def estimator_subject(estimator: Any, features: Array, labels: Array, classes: C
     model = fitted(features, labels, np.arange(len(labels)), 0)
     plan: Plan = model.plan_
     if not plan.budget.private:
-        raise InvalidArgument("Expected an estimator with a finite epsilon: without noise there is no promise.")
+        raise InvalidArgument("Expected an estimator with a finite epsilon: without noise there is no guarantee.")
     if plan.schedule.inner_sigma:
         raise InvalidArgument(
             f"Expected a run whose noise is on sums; method={plan.method.name!r} has it inside an objective, and the "

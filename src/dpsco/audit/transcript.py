@@ -84,7 +84,7 @@ def judged(declared: float, parts: Sequence[tuple[Schedule, Array]], runs: int, 
     apart = -float(ndtri(each / (2 * pairs))) * 1.05
     findings = []
     if mu > declared * (1 + 1e-9):
-        findings.append(f"sigma is calibrated for mu = {mu:.5g}, but mu = {declared:.5g} was promised.")
+        findings.append(f"sigma is calibrated for mu = {mu:.5g}, but mu = {declared:.5g} was declared.")
     if not chi2.ppf(each / 2, total) <= energy <= chi2.isf(each / 2, total):
         amount = "less" if noise_found < 1 else "more"
         findings.append(f"the noise is {noise_found:.4f} times as large as declared: {amount} than was paid for.")
@@ -97,9 +97,9 @@ def judged(declared: float, parts: Sequence[tuple[Schedule, Array]], runs: int, 
         findings.append(f"whitened noise of two rounds has correlation {largest:.3f}: noise is shared between rounds.")
     return Check(
         "noise",
-        "is the noise that leaves as large, and as independent, as the promise needs?",
+        "is the noise that leaves as large, and as independent, as the guarantee needs?",
         not findings,
-        f"noise {noise_found:.4f} of the declared; on the worst pair mu = {mu:.5g} of {declared:.5g} promised, "
+        f"noise {noise_found:.4f} of the declared; on the worst pair mu = {mu:.5g} of {declared:.5g} declared, "
         f"log-likelihood ratio with mean {ratio.mean() + mu / 2:+.4f} mu (expected {mu / 2:+.4f}) and variance "
         f"{spread:.4f} mu^2",
         f"alpha = {alpha:g} over four tests; {size:,} transcripts of {_listed(sorted(alike))} rounds from {runs} runs",

@@ -1,4 +1,4 @@
-"""scikit-learn estimators that keep a promise. Needs ``dpsco[sklearn]``."""
+"""Differentially private scikit-learn estimators. Needs ``dpsco[sklearn]``."""
 
 from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression

@@ -17,7 +17,7 @@ __all__ = ["PrivacyLeakWarning", "class_codes", "class_shares", "declared_classe
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Something outside the promise: a fact was read off private rows, or the noise can be repeated."""
+    """Something outside the guarantee: a fact was read off private rows, or the noise can be repeated."""
 
 
 def declared_classes(classes: Sequence[Any] | None, labels: Any) -> tuple[NDArray[Any], bool]:
@@ -44,7 +44,7 @@ def declared_classes(classes: Sequence[Any] | None, labels: Any) -> tuple[NDArra
         raise DataError("y has one class only; a classifier needs two. State classes=[...] if there are more.")
     warnings.warn(
         "classes was not given, so the set of labels is read off y; which labels occur is then not covered by the "
-        "promise. State classes=[...].",
+        "guarantee. State classes=[...].",
         PrivacyLeakWarning,
         stacklevel=4,
     )
@@ -108,7 +108,7 @@ def label_bound_of(bound: float | None, targets: NDArray[Any] | None) -> tuple[f
     if targets is None:
         raise InvalidArgument("partial_fit sees a part of the rows: state label_bound when you make the estimator.")
     warnings.warn(
-        "label_bound was not given, so the largest |y| is used, which is not covered by the promise. State "
+        "label_bound was not given, so the largest |y| is used, which is not covered by the guarantee. State "
         "label_bound.",
         PrivacyLeakWarning,
         stacklevel=4,

@@ -7,7 +7,7 @@
 
 Guarantee: T Poisson-sampled Gaussian rounds compose to (epsilon, delta) by dp_accounting's privacy-loss distributions,
 for any loss. Samples are drawn from the run's key and stay as secret as the noise; the denominator q n is public. The
-zero-out pair of neighbours has the privacy loss of add-remove. The promise holds at the budget's delta alone: the run
+zero-out pair of neighbours has the privacy loss of add-remove. The guarantee holds at the budget's delta alone: the run
 is not mu-GDP, so it cannot be charged to an account.
 Cost: epochs gradients per row, on average; T steps; rows in memory.
 Reference: Abadi et al. 2016; Zhu and Wang 2019 for Poisson samples. The step size is that of one-pass DP-SGD.

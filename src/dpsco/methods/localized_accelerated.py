@@ -11,7 +11,7 @@
 
 Guarantee: R_i Poisson-sampled Gaussian rounds compose to (epsilon, delta) by dp_accounting's privacy-loss
 distributions, for any loss (clipping alone); phases share no rows, so each spends the whole budget. Samples are drawn
-from the run's key; the denominator q n_i is public. The promise holds at the budget's delta alone.
+from the run's key; the denominator q n_i is public. The guarantee holds at the budget's delta alone.
 Cost: about n^(9/8) gradients and n^(1/4) steps up to logarithms; rows in memory.
 The paper's code was not at hand. From its structure: localisation, AC-SA (Ghadimi, Lan 2012; without its multi-stage
 restarts), lam_1 = (L / (D_0 n)) max(sqrt(n), sqrt(p)/mu), the exponent 3 for one silo. The library's own: R_i =

@@ -36,7 +36,7 @@ def write_audit_page(report: Mapping[str, Any], path: str | Path) -> Path:
     Parameters
     ----------
     report
-        The content of the audit's JSON report: ``subject``, ``promise``, ``passed``, ``verdict``, ``synthetic`` and
+        The content of the audit's JSON report: ``subject``, ``guarantee``, ``passed``, ``verdict``, ``synthetic`` and
         ``checks``.
     path
         The file to write.

@@ -229,14 +229,14 @@ class FileLedger(_Record):
         """Check every record, drop an incomplete one at the end, and return the number of complete records."""
         size = os.fstat(self._file.fileno()).st_size
         stored, torn = divmod(size, self._record_bytes)
-        promised = len(self._fingerprints)
-        whole = stored == promised and not torn
-        interrupted = stored == promised - 1
-        finished = self._key is not None or promised == self._rounds == stored
-        if not (whole or interrupted) or promised > self._rounds or not finished:
+        fingerprinted = len(self._fingerprints)
+        whole = stored == fingerprinted and not torn
+        interrupted = stored == fingerprinted - 1
+        finished = self._key is not None or fingerprinted == self._rounds == stored
+        if not (whole or interrupted) or fingerprinted > self._rounds or not finished:
             raise CheckpointError(
-                f"The checkpoint holds {stored} released rounds but {promised} fingerprints. Its files are not of the "
-                "same moment: restore them together from a copy."
+                f"The checkpoint holds {stored} released rounds but {fingerprinted} fingerprints. Its files are not "
+                "of the same moment: restore them together from a copy."
             )
         for step in range(stored):
             self._read(step)

@@ -44,7 +44,7 @@ def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts
         raise InvalidArgument(
             f"Expected facts.budget (epsilon={whole.epsilon:.6g}) to cover the plan's budget "
             f"(epsilon={part.epsilon:.6g}): the same adjacency and records, and at least its mu. A report cannot "
-            "promise more than the noise gives."
+            "claim more than the noise gives."
         )
     return stated
 

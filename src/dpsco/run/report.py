@@ -1,4 +1,4 @@
-"""The privacy report: what was promised, to whom, on what assumptions, and what may be published."""
+"""The privacy report: what is guaranteed, to whom, on what assumptions, and what may be published."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class PrivacyReport:
 
     @property
     def curve(self) -> tuple[tuple[float, float], ...]:
-        """(delta, epsilon) pairs: the whole trade-off if the run is mu-GDP, else the one that was promised."""
+        """(delta, epsilon) pairs: the whole trade-off if the run is mu-GDP, else the one that is guaranteed."""
         if not self.gaussian:
             return ((self.delta, self.epsilon),)
         deltas = sorted({*_CURVE_DELTAS, self.delta}, reverse=True)

@@ -110,7 +110,7 @@ class Result:
     model : Model
         The trained model.
     report : PrivacyReport
-        What was promised, to whom and on what assumptions.
+        What is guaranteed, to whom and on what assumptions.
     trace : tuple of Round
         The rounds; empty where a method's proof covers the last iterate alone.
     plan : Plan
@@ -178,7 +178,7 @@ class Result:
 
 @dataclass
 class Diagnostics:
-    """NOT PRIVATE: tallies over the raw rows, for the eyes of whoever may see the data.
+    """NOT PRIVATE: tallies over the raw rows, for whoever may see the data.
 
     Pass one to ``train(..., diagnostics=)`` to have it filled; no result, report or file holds it.
 
