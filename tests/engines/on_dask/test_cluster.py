@@ -58,7 +58,6 @@ def test_a_file_that_cannot_be_read_stops_the_run_and_mended_it_goes_on(table, t
 
 def fit(table: Path, run: Path, *more: str) -> list[str]:
     options = "--label bought --classes no,yes --features x0,x1 --epsilon 1 --delta 1e-6 --rounds 60 --resume --json"
-    options += " --survey none"  # 60 rounds to be killed in; test_surveyed.py stops surveyed runs
     arguments = [str(table), *options.split(), "--checkpoint", str(run), "--out", str(run / "model.json"), *more]
     return [*ISOLATED, sys.executable, "-m", "dpsco.cli", "fit", *arguments]
 
