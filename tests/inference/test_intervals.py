@@ -181,6 +181,7 @@ def test_refusals_name_their_reason():
         ("left", 2.0, "more rounds"),
         ("clip", 0.9, "of the clip"),
         ("scores", 0.7, "not quadratic"),
+        ("overshoot", 0.3, "overshot"),
         ("misfit", np.nan, "did not settle"),
     ],
 )

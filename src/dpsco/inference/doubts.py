@@ -14,7 +14,7 @@ from dpsco.problem import L2Ball
 __all__ = ["Signs", "notes", "refuse", "refuse_plan"]
 
 MOST_PARAMETERS = 4096
-MOST_HIDDEN, MOST_LEFT, MOST_CLIPPED, MOST_SCORES = 0.4, 1.0, 0.8, 0.5
+MOST_HIDDEN, MOST_LEFT, MOST_CLIPPED, MOST_SCORES, MOST_OVERSHOOT = 0.4, 1.0, 0.8, 0.5, 0.2
 """Beyond these, ``python -m benchmarks intervals`` finds coverage or width off."""
 _BINDS = 0.95
 """Norm of a model over the radius of its ball from which the ball binds."""
@@ -37,6 +37,8 @@ class Signs(NamedTuple):
     """Mean square of the scores' error over that of large scores."""
     distance: float
     """Norm of the parameters."""
+    overshoot: float = 0.0
+    """Largest share of the start's distance that is left along a direction steeper than beta."""
 
 
 def refuse_plan(evidence: Evidence | None) -> Evidence:
@@ -97,6 +99,11 @@ def _refuse(signs: Signs) -> None:
         raise IntervalError(
             "The rounds stopped short: what is left of the distance from the start exceeds the standard error. Plan "
             "with more rounds."
+        )
+    if not signs.overshoot <= MOST_OVERSHOOT:
+        raise IntervalError(
+            "The rounds overshot: along one direction the loss is far steeper than the survey showed, and the model "
+            "still swings about the minimum there. Survey more rows, or use more rows or a larger epsilon."
         )
     if not signs.clip <= MOST_CLIPPED:
         raise IntervalError(

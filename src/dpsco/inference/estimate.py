@@ -119,6 +119,7 @@ def _infer(evidence: Evidence) -> Inference:
         clip=float(np.sqrt(kappa * np.sum(run.scattering))) / second.plan.schedule.most_noise.clip,
         scores=score / loss_scale(problem).score ** 2,
         distance=float(np.linalg.norm(estimate)),
+        overshoot=_overshoot(evidence, found),
     )
     domain = problem.domain
     refuse(signs, domain.radius if isinstance(domain, L2Ball) else math.inf)
@@ -228,6 +229,15 @@ def _parts(
         (basis.classes @ shift @ basis.back.T).ravel(),
         float(np.clip(2.0 / max(doubt, 1e-9), 4.0, 1e6)),
     )
+
+
+def _overshoot(evidence: Evidence, found: Scatter) -> float:
+    """Return the largest |r| along the directions that are steeper than beta."""
+    plan = evidence.second.plan
+    z_step = plan.method.z_step if isinstance(plan.method, AcceleratedSRGD) else "halved"
+    ratios = np.sum(found.weights, axis=1) @ found.curvatures / plan.schedule.settings["beta"]
+    left = np.abs(response(ratios, len(evidence.noise), z_step).decay)
+    return float(np.max(left[ratios > 1.0], initial=0.0))
 
 
 class _Answer(NamedTuple):
