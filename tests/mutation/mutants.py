@@ -25,6 +25,11 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 MUTANTS = (
     Mutant(
+        "a quote that was not escaped joins rows",
+        (("rows/readers/csv.py", "        self._quotes.look(whole)\n", ""),),
+        ("tests/rows/test_lines_of_csv.py::test_a_quote_that_was_not_escaped_joins_no_rows",),
+    ),
+    Mutant(
         "the paper's printed sigma",
         (
             (

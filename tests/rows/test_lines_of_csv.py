@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+import itertools
 import random
 import sys
 from typing import Any
@@ -16,6 +18,7 @@ from dpsco import DataError, PublicColumns
 from dpsco.rows.cells import canonical_text
 from dpsco.rows.file_stream import FileRows, Labels, open_source
 from dpsco.rows.readers.arrow import arrow_numbers
+from dpsco.rows.readers.csv_quotes import OpenQuotes
 
 ENDS = {"LF": "\n", "CRLF": "\r\n", "CR": "\r"}
 CLASSES = Labels("y", classes=("0", "1"))
@@ -114,3 +117,44 @@ def test_one_cell_that_is_not_utf8_stops_no_column_of_numbers(cell: bytes) -> No
     for kind, binary in ((pa.string(), pa.binary()), (pa.large_string(), pa.large_binary())):
         column = pa.array([b"+0.5", cell, b"+5", b"-5"], binary).view(kind)
         np.testing.assert_array_equal(arrow_numbers(column), [0.5, np.nan, 5.0, -5.0])
+
+
+def in_order(text: bytes, cuts: Any) -> bool:
+    """Whether no quoted cell of ``text``, cut into blocks, ends in the middle of another."""
+    quotes = OpenQuotes(",")
+    try:
+        for first, last in itertools.pairwise([0, *cuts, len(text)]):
+            quotes.look(text[first:last])
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("block", [64, 1 << 20])
+def test_a_quote_that_was_not_escaped_joins_no_rows(end: str, block: int, tmp_path: Any, monkeypatch: Any) -> None:
+    """It opens a cell that ends at the next quote, rows later: Arrow would read one row for all of them."""
+    monkeypatch.setattr(reader, "BLOCK_BYTES", 4096)
+    columns, path = PublicColumns(ranges={"a": (0, 1)}, hashed={"note": 16}), tmp_path / "rows.csv"
+    lines = [f"0.5,n{k},{k % 2}" for k in range(60)]
+    lines[30] = '0.5,"x, y",1'
+    for odd, fits in (('"oops', False), ('"', False), ('oo"ps', True), ('"oops"x', True), ('"o""ps"', True)):
+        text = ENDS[end].join(["a,note,y", *lines[:20], f"0.5,{odd},0", *lines[21:], ""])
+        path.write_text(text, newline="")
+        if fits:
+            assert len(read(path, columns)) == 60
+        else:
+            with pytest.raises(DataError, match="unclosed quote"):
+                read(path, columns)
+        assert in_order(text.encode(), range(0, len(text), block)) == fits
+
+
+def test_cells_of_several_lines_that_a_writer_quoted_are_in_order_wherever_blocks_end() -> None:
+    rng = random.Random(0)  # noqa: S311 - text for a test
+    letters = ["a", "b", '"', "\n", "\r\n", ",", " "]
+    for _ in range(300):
+        out = io.StringIO(newline="")
+        rows = [["".join(rng.choices(letters, k=rng.randrange(6))) for _ in range(3)] for _ in range(6)]
+        csv.writer(out, lineterminator=rng.choice(["\n", "\r\n"])).writerows(rows)
+        text = out.getvalue().encode()
+        assert in_order(text, sorted(rng.choices(range(len(text) + 1), k=4)))

@@ -35,7 +35,7 @@ _READS = frozenset(
 """Operators whose result is a Python value, or has a shape that depends on values."""
 
 
-class _Watch(TorchDispatchMode):
+class _Watch(TorchDispatchMode):  # type: ignore[misc]
     """Notes whether an operator reads values."""
 
     found = False

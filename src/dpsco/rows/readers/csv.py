@@ -15,6 +15,7 @@ import numpy as np
 
 from dpsco.errors import DataError, InvalidArgument
 from dpsco.rows.readers.arrow import arrow_table
+from dpsco.rows.readers.csv_quotes import OpenQuotes
 from dpsco.rows.readers.source import (
     Table,
     TableSource,
@@ -116,40 +117,46 @@ class CsvSource(TableSource):
         """Yield the rows of one file, those of lines of blanks in their places."""
         if self._stated is None and not _goes_on(path):
             return
-        pa, pa_csv = arrow("pyarrow"), arrow("pyarrow.csv")
+        pa = arrow("pyarrow")
         wanted, first = list(dict.fromkeys((*numbers, *texts, *ids))), 0 if self._stated else 1
         blanks = _LinesOfBlanks(first)
         try:
-            with blanks.silent():
-                reader = pa_csv.open_csv(
-                    _WholeLineEnds(opened_bytes(path)),
-                    read_options=pa_csv.ReadOptions(
-                        use_threads=False, block_size=BLOCK_BYTES, column_names=list(self.names), skip_rows=first
-                    ),
-                    parse_options=pa_csv.ParseOptions(
-                        delimiter=self._delimiter,
-                        newlines_in_values=True,
-                        ignore_empty_lines=False,
-                        invalid_row_handler=blanks,
-                    ),
-                    convert_options=pa_csv.ConvertOptions(
-                        include_columns=wanted,
-                        column_types={name: pa.string() for name in wanted},
-                        strings_can_be_null=False,
-                        check_utf8=False,  # a cell that is not UTF-8 is missing by itself
-                    ),
-                )
-            while True:
+            with _WholeLineEnds(opened_bytes(path), OpenQuotes(self._delimiter)) as lines:
                 with blanks.silent():
-                    batch = next(reader, None)
-                if batch is None:
-                    break
-                yield arrow_table(blanks.put_back(batch), numbers, texts, ids)
+                    reader = self._reader(lines, wanted, first, blanks)
+                while True:
+                    with blanks.silent():
+                        batch = next(reader, None)
+                    if batch is None:
+                        break
+                    yield arrow_table(blanks.put_back(batch), numbers, texts, ids)
         except (pa.ArrowException, OSError) as error:
             damaged(path, _LONG if "straddling object" in str(error) else _GARBLED)
         while count := min(blanks.left, _BLANKS_AT_ONCE):
             empty = pa.record_batch([pa.nulls(0, pa.string())] * len(wanted), names=wanted)
             yield arrow_table(blanks.put_back(empty, count), numbers, texts, ids)
+
+    def _reader(self, lines: Any, wanted: list[str], first: int, blanks: Any) -> Any:
+        """Return Arrow's reader of the wanted columns behind ``first`` lines, all cells as text."""
+        pa, pa_csv = arrow("pyarrow"), arrow("pyarrow.csv")
+        return pa_csv.open_csv(
+            lines,
+            read_options=pa_csv.ReadOptions(
+                use_threads=False, block_size=BLOCK_BYTES, column_names=list(self.names), skip_rows=first
+            ),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=self._delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=False,
+                invalid_row_handler=blanks,
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                include_columns=wanted,
+                column_types={name: pa.string() for name in wanted},
+                strings_can_be_null=False,
+                check_utf8=False,  # a cell that is not UTF-8 is missing by itself
+            ),
+        )
 
 
 class _WholeLineEnds(io.RawIOBase):
@@ -159,9 +166,9 @@ class _WholeLineEnds(io.RawIOBase):
     cell of another.
     """
 
-    def __init__(self, raw: BinaryIO) -> None:
+    def __init__(self, raw: BinaryIO, quotes: OpenQuotes) -> None:
         super().__init__()
-        self._raw, self._held = raw, b""
+        self._raw, self._held, self._quotes = raw, b"", quotes
 
     def readable(self) -> bool:
         return True
@@ -169,7 +176,9 @@ class _WholeLineEnds(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         block = self._held + self._raw.read(size - len(self._held)) if self._held else self._raw.read(size)
         self._held = b"\r" if len(block) == size > 1 and block.endswith(b"\r") else b""
-        return block[: len(block) - len(self._held)]
+        whole = block[: len(block) - len(self._held)]
+        self._quotes.look(whole)
+        return whole
 
     def close(self) -> None:
         self._raw.close()
