@@ -74,8 +74,8 @@ SINGLE, GROUP = 16, 6
 HIDDEN = 0.3
 """Tables that need an intercept: mean signal behind the noise, as a share of the base's loss, before the gradient of
 the survey is looked at. Signal, gradient and spectrum give the mean that the plan counts on."""
-HIDDEN_CENTRED = (0.001, 0.01)
-"""Without an intercept: at least this share of the base's loss is still to be gained. Hypotheses, weighed alike."""
+HIDDEN_CENTRED = 0.003
+"""Without an intercept: at least this share of the base's loss is still to be gained, scores alike."""
 UNLIKELY = 0.1
 """Likelihood of a leaning, relative to the best one, below which it is left out."""
 BENT = 0.15
@@ -198,15 +198,14 @@ def rounds_choice(
     horizons = tuple(t for t in HORIZONS if t <= min(rounds, rows)) or (min(rounds, rows),)
     merits: dict[tuple[float, int, str, float], Array] = {}
     expected: dict[tuple[float, int, str, float], Array] = {}
-    if shape.intercept:
-        leaning = start.leaning if np.all(np.isfinite(start.leaning)) else np.ones(len(LEANINGS))
-        likely = np.where(leaning < UNLIKELY * np.max(leaning), 0.0, leaning)
-        tried = [(HIDDEN, alpha, weight) for alpha, weight in zip(LEANINGS, likely / np.sum(likely), strict=True)]
-        hypotheses = [part for part in tried if part[-1] > 0]
-    else:
-        hypotheses = [(share, 1.0, 1 / len(HIDDEN_CENTRED)) for share in HIDDEN_CENTRED]
-    for hypothesis, alpha, weight in hypotheses:
-        signal, there, *arrays = assumed_signal(shape, start, hypothesis, alpha, survey_rows)
+    leaning = start.leaning if np.all(np.isfinite(start.leaning)) else np.ones(len(LEANINGS))
+    likely = np.where(leaning < UNLIKELY * np.max(leaning), 0.0, leaning)
+    tried = zip(LEANINGS, likely / np.sum(likely), strict=True) if shape.intercept else [(1.0, 1.0)]
+    for alpha, weight in tried:
+        if weight == 0:
+            continue
+        share = HIDDEN if shape.intercept else HIDDEN_CENTRED
+        signal, there, *arrays = assumed_signal(shape, start, share, alpha, survey_rows)
         truth, moved, left = (part[thin] for part in arrays)
         low = float(np.clip(there / start.base_curvature, 0.35, 0.9))
         high = min(start.steepest, max(1.25 * there, 1.1 * math.sqrt(there * start.steepest)))
