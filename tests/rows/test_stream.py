@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
+import sys
 import threading
 import tracemalloc
 from collections.abc import Iterator
@@ -280,6 +281,25 @@ def test_arrays_that_are_not_finite_are_refused_up_front(
     ids = {"ids": range(60)} if adjacency == "add-remove" else {}
     with pytest.raises(DataError, match=rf"{where} .*non_finite='zero'"):
         train(plan(adjacency=adjacency), stream(features, labels, **ids))
+
+
+def test_of_a_large_table_the_first_round_is_checked_and_later_rows_that_do_not_fit_are_zero_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules["dpsco.rows.stream"], "CHECKED_WHOLE", 1)
+    features, labels = rows(60)
+    first = plan().batch_size
+    assert first < 41
+    for bad, argument in ((0, "X"), (first - 1, "y")):
+        changed, targets = features.copy(), labels.astype(float)
+        (changed if argument == "X" else targets)[bad] = np.nan
+        with pytest.raises(DataError, match=rf"{argument} .*non_finite='zero'"):
+            train(plan(), stream(changed, targets))
+    changed, zeroed = features.copy(), features.copy()
+    changed[41, 1], zeroed[41] = np.nan, 0.0
+    one = train(plan(), stream(changed, labels), key=bytes(32)).model.coef
+    two = train(plan(), stream(zeroed, labels), key=bytes(32)).model.coef
+    assert np.array_equal(one, two)
 
 
 def test_non_finite_zero_trains_on_the_same_arrays() -> None:

@@ -9,6 +9,7 @@ of uneven size from any stream, the same rows again or a sample of them from arr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -30,6 +31,9 @@ from dpsco.rows.shuffle import block_order
 __all__ = ["ArrayStream", "ChunkStream", "HashedStream", "Sample", "Stream", "stream"]
 
 _VIEW_BYTES = 1 << 30  # a chunk of an array in memory is a view: large ones cost nothing
+
+CHECKED_WHOLE = 1 << 26
+"""Numbers of a dense table (256 MB of float32) from which the rows of the first round alone are checked beforehand."""
 
 _REMEDY = "Clean them, or pass stream(..., non_finite='zero') to count such rows as zero rows. Nothing was spent."
 
@@ -60,7 +64,21 @@ class ArrayStream(Stream):
             self._data = _same_width(self._data)
         self._features = admit(self._data, declared_by(self._data, width, self._dtype))
         if self._non_finite == "error":
-            _refuse_unfit(self._data, self._features, self._labels, layout)
+            if getattr(getattr(self._data, "dtype", None), "kind", "") == "c":
+                raise DataError(f"Complex data not supported: X holds complex numbers. {_REMEDY}")
+            for features, labels in self._looked_at(layout):
+                _refuse_unfit(features, labels, layout)
+
+    def _looked_at(self, layout: Layout) -> Iterable[Chunk]:
+        """Return the rows that are checked before anything is spent: all of them, or those of the first round.
+
+        Public numbers decide. A large table would be read twice; what does not fit behind its first round is zero rows.
+        """
+        fresh = layout.portions is None and layout.coming is None and layout.adjacency != "add-remove"
+        large = math.prod(self._features.shape) >= CHECKED_WHOLE and not isinstance(self._features, CsrRows)
+        if fresh and large:
+            return self._views(0, min(layout.batch_size, self._rows_there))
+        return [(self._features, self._labels[:])]
 
     def _batches(self, layout: Layout) -> Iterator[Batch]:
         for step in range(layout.rounds):
@@ -176,7 +194,7 @@ def stream(
 
     ``stream(X, y)``
         a container of rows and one of labels, in their order: arrays, lists, pandas, polars, Arrow, a sparse matrix
-        of SciPy (read as CSR). Checked before anything is spent, unless ``non_finite="zero"``.
+        of SciPy (read as CSR). Checked before anything is spent, as ``non_finite`` says.
     ``stream(X, y, ids=ids)``
         each row's round is a hash of its id: the form that ``adjacency="add-remove"`` needs.
     ``stream(chunks)``
@@ -194,8 +212,9 @@ def stream(
     items
         What an item of an iterable is: "chunks" or "rows".
     non_finite
-        "error" refuses containers with rows that do not fit: an outcome that rows decide. "zero" counts each such row
-        as a zero row and never fails. Iterables are always read as with "zero".
+        "error" refuses containers with rows that do not fit: an outcome that rows decide. Of a dense table of 2^26
+        numbers or more, in rounds of fresh rows, it checks the rows of the first round; later ones that do not fit are
+        zero rows. "zero" counts each such row as a zero row and never fails. Iterables are always read as with "zero".
     dtype
         "float64" or "float32", the type that rows are held and summed in. By default float32 for NumPy arrays and
         sparse matrices of float32, float64 for everything else (``rows/gate.py`` says why). State it if the array was
@@ -257,13 +276,10 @@ def _same_width(rows: Any) -> NDArray[Any]:
     return array
 
 
-def _refuse_unfit(data: Any, features: Any, labels: Any, layout: Layout) -> None:
+def _refuse_unfit(features: Any, targets: Any, layout: Layout) -> None:
     """Raise if a row does not fit: allowed where the caller asked for it."""
-    if getattr(getattr(data, "dtype", None), "kind", "") == "c":
-        raise DataError(f"Complex data not supported: X holds complex numbers. {_REMEDY}")
     if not all_finite(features):
         raise DataError(f"X has cells that are NaN or infinite, or not numbers. {_REMEDY}")
-    targets = labels[:]
     loss: LabelRule | None = layout.labels
     if loss is None and layout.label_rule is not None:
         loss = layout.label_rule(features.shape[1])
