@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from dpsco.accounting import gaussian
 from dpsco.errors import one_of, positive, positive_integer
@@ -20,6 +20,10 @@ FLOAT_SHARE = 2.0**-30
 _RUN_SHARE = 2.0**-44  # of delta, for one run: an account that adds up thousands of runs stays within FLOAT_SHARE
 
 _NEEDED = "It is half of the guarantee (epsilon, delta)."
+
+
+_mu_of = lru_cache(maxsize=64)(gaussian.mu_of)
+"""Some milliseconds of exact arithmetic, the same for every fit with one budget."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Budget:
     @cached_property
     def mu(self) -> float:
         """Exact Gaussian-DP parameter at (epsilon, ``gaussian_delta``), rounded down; inf without noise."""
-        return gaussian.mu_of(self.epsilon, self.gaussian_delta)
+        return _mu_of(self.epsilon, self.gaussian_delta)
 
     @property
     def gaussian_delta(self) -> float:

@@ -10,7 +10,7 @@ this is linear in the rows, so the excess is at most, and on tables about,
 variable. A round asks for more than a gradient: what the iterates move adds the share m (response_planner.py) to the
 mean square of a contribution.
 
-Guarantee: public or released numbers decide. Cost: milliseconds, once per plan and law of the lengths.
+Guarantee: public or released numbers decide. Cost: milliseconds, once per plan and set of chances.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ import numpy as np
 
 from dpsco.query import Array
 
-__all__ = ["clip_cost", "clip_costs"]
+__all__ = ["clip_cost", "clip_costs", "label_spread"]
 
 _SHARES = np.geomspace(0.2, 3.0, 28)
+_REACHES = np.geomspace(0.01, 1.5, 100)
+"""No slope is longer than sqrt 2: beyond, nothing is shortened."""
 _LENGTHS = 24
 _LEAST = 1e-12
 
 
-def clip_costs(chances: Array, weights: Array, tail: float) -> Array:
-    """Return the logarithm of the cost at tabulated shares, for ``clip_cost``.
+def label_spread(chances: Array, weights: Array) -> Array:
+    """Return E[ sum_y q_y (f_y - fbar)^2 ] at tabulated share / rho, for ``clip_costs``.
 
     Parameters
     ----------
@@ -39,18 +41,32 @@ def clip_costs(chances: Array, weights: Array, tail: float) -> Array:
         Chances of the classes in some rows, of both classes for two.
     weights : array of shape (rows,)
         Weight of each row; they add up to 1.
-    tail : float
-        Variance of ||P a||^2 over its squared mean.
     """
     squares = np.sum(chances**2, axis=1, keepdims=True)
     slopes = np.sqrt(np.maximum(squares - 2 * chances + 1, _LEAST))
     if chances.shape[1] == 2:
         slopes = 1 - chances  # one score: its derivative, not that of two
-    reach = np.outer(_SHARES, 1 / np.sqrt(_gamma_quantiles(round(tail, 3)))).ravel()
-    factors = np.minimum(1.0, reach[:, None, None] / slopes)
-    means = np.sum(chances * factors, axis=2, keepdims=True)
-    spread = np.sum(chances * (factors - means) ** 2, axis=2) @ weights
-    return np.log(np.mean(0.5 * spread.reshape(len(_SHARES), -1), axis=1) + _LEAST)
+    found = np.empty(len(_REACHES))
+    for i, reach in enumerate(_REACHES):  # one at a time: rows may be many
+        factors = np.minimum(1.0, reach / slopes)
+        means = np.sum(chances * factors, axis=1)
+        found[i] = (np.sum(chances * factors**2, axis=1) - means**2) @ weights
+    return np.maximum(found, 0.0)
+
+
+def clip_costs(spread: Array, tail: float) -> Array:
+    """Return the logarithm of the cost at tabulated shares, for ``clip_cost``.
+
+    Parameters
+    ----------
+    spread : array
+        From ``label_spread``.
+    tail : float
+        Variance of ||P a||^2 over its squared mean.
+    """
+    reach = np.outer(_SHARES, 1 / np.sqrt(_gamma_quantiles(round(tail, 3))))
+    costs = 0.5 * np.interp(np.log(reach), np.log(_REACHES), spread, right=0.0)
+    return np.log(np.mean(costs, axis=1) + _LEAST)
 
 
 def clip_cost(table: Array, share: float, m: Array) -> Array:

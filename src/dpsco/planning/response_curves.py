@@ -18,6 +18,7 @@ Cost: a few milliseconds per horizon, kept for the next plan.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from dpsco.query import Array
 from dpsco.release.mechanisms.protocol import Mechanism
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 
-__all__ = ["LONGEST", "ResponseCurves", "interpolated", "mechanism_noise", "response_curves"]
+__all__ = ["LONGEST", "ResponseCurves", "interpolated", "mechanism_noise", "ratio_weights", "response_curves"]
 
 LONGEST = 256
 """No plan of the response rule has more rounds: beyond, rounds cost and buy nothing measurable."""
@@ -57,6 +58,34 @@ def interpolated(ratios: Array, *tables: Array) -> Array:
     values = np.array(tables)
     slopes = np.diff(values, axis=1) / np.diff(_PLACES)
     return np.asarray(slopes[:, below] * (places - _PLACES[below]) + values[:, below])
+
+
+def ratio_weights(ratios: Array, amounts: Array) -> Array:
+    """Weights w with  sum_i amounts[i] interpolated(ratios[i], table) = w . table  for every table.
+
+    Parameters
+    ----------
+    ratios : array of shape (.., directions)
+        Curvature ratios.
+    amounts : array of shape (k, .., directions)
+        What each direction counts, in k ways; leading axes of the ratios may be missing.
+
+    Returns
+    -------
+    array of shape (k, .., tabulated ratios)
+    """
+    places = np.clip(np.log(np.maximum(ratios, _RATIOS[0])), _PLACES[0], _PLACES[-1])
+    below = np.clip(np.searchsorted(_PLACES, places, side="right") - 1, 0, len(_PLACES) - 2)
+    above = (places - _PLACES[below]) / (_PLACES[below + 1] - _PLACES[below])
+    k, lines = len(amounts), math.prod(ratios.shape[:-1])
+    row = np.arange(lines).reshape(ratios.shape[:-1])[..., None]
+    at = (row * len(_PLACES) + below).ravel()
+    out = np.empty((k, lines * len(_PLACES)))
+    for part, amount in zip(out, amounts, strict=True):
+        upper = amount * above
+        part[:] = np.bincount(at, (amount - upper).ravel(), part.size)
+        part += np.bincount(at + 1, upper.ravel(), part.size)
+    return out.reshape(k, *ratios.shape[:-1], len(_PLACES))
 
 
 @lru_cache(maxsize=256)

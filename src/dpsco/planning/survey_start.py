@@ -38,6 +38,8 @@ LEANINGS = (0.0, 0.5, 1.0)
 """alpha: the optimum's variance per direction is proportional to xi^-alpha."""
 _SPREADS = np.geomspace(0.02, 30.0, 24)
 """Variances of scores at which signal and curvature are tabulated."""
+_STEPS, _CLOSE = 60, 1e-13
+_TAUS = np.geomspace(1e-4, 1e4, 80)
 _DOUBT = 1.5
 """Log likelihood that the planned signal may lose against the most likely one."""
 _MOST_SPREAD = 9.0
@@ -165,20 +167,23 @@ def wiener(
     energy = np.maximum(np.sum(along**2, axis=1) / free, 1e-100)
     h = curvature * sizes
     fixed = variance + curvature * sizes / rows
-    tried = []
-    for alpha in LEANINGS:
-        prior = sizes**-alpha
-        taus = np.geomspace(1e-4, 1e4, 80) * float(np.mean(energy) / np.mean(h**2 * prior))
-        v = fixed + 0.5 * (curvature * moment_noise) ** 2 * copies * float(np.sum(prior)) * taus[:, None]
-        q = (h**2 * prior) * taus[:, None] + v
-        fit = -0.5 * free * copies * np.sum(np.log(q) + energy / q, axis=1)
-        tried += [(float(f), tau * prior, row) for f, tau, row in zip(fit, taus, v, strict=True)]
-    best, likely, v = max(tried, key=lambda t: t[0])
-    shrunk = h * likely / (h**2 * likely + v)
-    _, far, v = max((t for t in tried if t[0] >= best - _DOUBT), key=lambda t: float(np.sum(sizes * t[1])))
-    fits = np.array([t[0] for t in tried]).reshape(len(LEANINGS), -1).max(axis=1)
-    weights = np.exp(fits - best)
-    return shrunk, far * v / (h**2 * far + v), weights / np.sum(weights)
+    priors = sizes ** -np.array(LEANINGS)[:, None]  # (leanings, k)
+    taus = _TAUS * (np.mean(energy) / np.mean(h**2 * priors, axis=1))[:, None]
+    lost = 0.5 * (curvature * moment_noise) ** 2 * copies * np.sum(priors, axis=1)
+    v = fixed + (lost[:, None] * taus)[:, :, None]  # (leanings, taus, k)
+    q = (h**2 * priors)[:, None] * taus[:, :, None] + v
+    fits = -0.5 * free * copies * np.sum(np.log(q) + energy / q, axis=2)
+    fits = np.where(np.isnan(fits), -math.inf, fits)
+    best = float(np.max(fits))
+    reach = np.where(fits >= best - _DOUBT, taus * (priors @ sizes)[:, None], -math.inf)
+    (likely, spread), (far, doubt) = ((taus[at] * priors[at[0]], v[at]) for at in (_largest(fits), _largest(reach)))
+    weights = np.exp(np.max(fits, axis=1) - best)
+    return h * likely / (h**2 * likely + spread), far * doubt / (h**2 * far + doubt), weights / np.sum(weights)
+
+
+def _largest(values: Array) -> tuple[int, int]:
+    row, column = np.unravel_index(int(np.argmax(values)), values.shape)
+    return int(row), int(column)
 
 
 def mean_curvature(shares: Array, base: Array, scores: Array) -> float:
@@ -199,14 +204,17 @@ def mean_curvature(shares: Array, base: Array, scores: Array) -> float:
 
 def _kept_share(share: float, spread: float) -> Array:
     """Chances of label 1 at the nodes, for scores of this deviation whose mean keeps the share."""
-    low, high = -40.0, 40.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if float(_MASS @ _sigmoid(middle + spread * _NODES)) < share:
-            low = middle
-        else:
-            high = middle
-    return np.clip(_sigmoid(low + spread * _NODES), 1e-12, 1 - 1e-12)
+    low, high, middle, around = -40.0, 40.0, math.log(share / (1 - share)), spread * _NODES
+    for _ in range(_STEPS):  # Newton's steps, inside an interval that holds the mean
+        q = _sigmoid(middle + around)
+        off, slope = float(_MASS @ q) - share, float(_MASS @ (q * (1 - q)))
+        low, high = (middle, high) if off < 0 else (low, middle)
+        aim = middle - off / max(slope, 1e-300)
+        aim = aim if low < aim < high else 0.5 * (low + high)
+        middle, moved = aim, abs(aim - middle)
+        if moved <= _CLOSE * (1 + abs(middle)):
+            break
+    return np.clip(_sigmoid(middle + around), 1e-12, 1 - 1e-12)
 
 
 def _draws(classes: int) -> Array:

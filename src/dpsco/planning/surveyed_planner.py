@@ -32,15 +32,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from dpsco.planning.clip_cost import clip_cost, clip_costs
+from dpsco.planning.clip_cost import clip_cost, clip_costs, label_spread
 from dpsco.planning.geometry import Geometry, Metric, metric
 from dpsco.planning.response_curves import ResponseCurves, response_curves
-from dpsco.planning.response_planner import excess
+from dpsco.planning.response_planner import excess_of_tables
 from dpsco.planning.spectrum_priors import Populations
-from dpsco.planning.survey_bootstrap import assumed_signal, resurvey
+from dpsco.planning.survey_bootstrap import Resurvey, assumed_signal, resurvey
 from dpsco.planning.survey_start import LEANINGS, Start
 from dpsco.query import Array
 
@@ -196,8 +197,13 @@ def rounds_choice(
     seen_at = np.linspace(0, shape.p - 1, max(len(start.gradient_variance), 1))
     variance = np.interp(thin, seen_at, start.gradient_variance) if len(start.gradient_variance) else np.full(k, 1e-12)
     horizons = tuple(t for t in HORIZONS if t <= min(rounds, rows)) or (min(rounds, rows),)
-    merits: dict[tuple[float, int, str, float], Array] = {}
-    expected: dict[tuple[float, int, str, float], Array] = {}
+    runs = [(T, z_step) for T in horizons for z_step in ("listed", "halved")]
+    tables = np.array([_with_workload(T, z_step) for T, z_step in runs])
+    batches = np.array([float(max(rows // T, 1)) for T, _ in runs])
+    late = ROUND_COST * np.log2([T + 1.0 for T, _ in runs])
+    shares = np.array(CLIPS if math.isfinite(mu) else CLIPS[:1])
+    ridges = RIDGES if shape.hidden == 0 else HIDDEN_RIDGES
+    merits, expected = np.zeros(1), np.zeros(1)  # become (runs, clips, betas, ridges), and three times that
     leaning = start.leaning if np.all(np.isfinite(start.leaning)) else np.ones(len(LEANINGS))
     likely = np.where(leaning < UNLIKELY * np.max(leaning), 0.0, leaning)
     tried = zip(LEANINGS, likely / np.sum(likely), strict=True) if shape.intercept else [(1.0, 1.0)]
@@ -214,44 +220,44 @@ def rounds_choice(
         gap = 0.5 * there * float(np.sum(truth * (moved + left))) * each
         chances = start.chances_at(signal)
         again = resurvey(truth, moved + left, variance, shape, survey_rows, there, each)
-        for ridge in RIDGES if shape.hidden == 0 else HIDDEN_RIDGES:
-            form = metric(again.shape, ridge)
-            whitened = form.forward(np.diag(np.sqrt(truth)))
-            values, vectors = np.linalg.eigh(whitened @ whitened.T)
-            values = np.maximum(values, 0.0)
-            missing, moved_far = (
-                np.sum((vectors.T @ form.start(part)) ** 2, axis=1) * each for part in (again.missing, again.step)
+        forms = [metric(again.shape, ridge) for ridge in ridges]
+        found = [_in_metric(truth, again, form, each) for form in forms]
+        sizes, counts, missing, moved_far = (np.stack(part) for part in zip(*(part[:4] for part in found), strict=True))
+        top, energy = np.array([part[4:] for part in found]).T
+        populations = Populations(  # for every ridge and factor
+            _flat(factors[:, None] * sizes[:, None]),
+            _flat(np.broadcast_to(counts[:, None] * each * copies, (len(ridges), 3, counts.shape[1]))),
+            _flat(copies * (relative**2 * missing[:, None] + ((relative - 1) ** 2 + BENT**2) * moved_far[:, None])),
+            disagreement,
+        )
+        reach = clips_apart * slope * np.sqrt(energy * each) / (batches[:, None] * mu)
+        parts = excess_of_tables(
+            populations,
+            tables,
+            np.repeat(BETAS[:, None] * (c * top), 3, axis=1),
+            batch_sizes=batches,
+            spreads=np.repeat(reach[:, None] * shares[:, None], 3, axis=2),
+        )
+        shaped = (*parts.motion.shape[:-1], len(ridges), 3)
+        cost = np.reshape(OTHER_COSTS[: len(shares)], (-1, 1, 1, 1)) * gap
+        if chances is not None:
+            spread = label_spread(*chances)
+            cuts = [clip_costs(spread, _tail(again.shape, form, shape, each)) for form in forms]
+            moving = parts.motion.reshape(shaped)
+            cost = np.stack(
+                [clip_cost(cut, shares[:, None, None], moving[..., r, :]) for r, cut in enumerate(cuts)], axis=-2
             )
-            sizes, counts, missing, moved_far = _grouped(values, missing, moved_far)
-            populations = Populations(
-                factors[:, None] * sizes,
-                np.tile(counts * each * copies, (3, 1)),
-                copies * (relative**2 * missing + ((relative - 1) ** 2 + BENT**2) * moved_far),
-                disagreement,
-            )
-            # The units of beta and clip must be what the real survey shows, not the truth.
-            top, energy = _seen(again.shape, form)
-            cut = None if chances is None else clip_costs(*chances, tail=_tail(again.shape, form, shape, each))
-            for T in horizons:
-                batch = max(rows // T, 1)
-                for z_step in ("listed", "halved"):
-                    table = _with_workload(T, z_step)
-                    clips = CLIPS if math.isfinite(mu) else CLIPS[:1]
-                    reach = clips_apart * slope * math.sqrt(energy * each) / (batch * mu)
-                    spreads = [(share * reach, 0.0) for share in clips]
-                    results = excess(
-                        populations, table, BETAS * c * top, batch_size=batch, clips=spreads, noise_share=1.0
-                    )
-                    for share, other, found in zip(clips, OTHER_COSTS, results, strict=False):
-                        key = (ridge, T, z_step, share)
-                        cost = other * gap if cut is None else clip_cost(cut, share, found.motion)
-                        merit = np.mean(np.log(found.total + cost), axis=1) + ROUND_COST * math.log2(T + 1)
-                        merits[key] = merits.get(key, 0.0) + merit * weight
-                        parts = np.stack([found.optimisation + cost, found.noise, found.sampling])[:, :, 1]
-                        expected[key] = expected.get(key, 0.0) + parts * weight
-    best = min(merits, key=lambda key: float(np.min(merits[key])))
-    at = int(np.argmin(merits[best]))
-    (ridge, T, z_step, share), ratio, parts = best, float(BETAS[at]), expected[best][:, at]
+        optimisation, noise, sampling = (
+            part.reshape(shaped) for part in (parts.optimisation, parts.noise, parts.sampling)
+        )
+        optimisation = optimisation + cost
+        merit = np.mean(np.log(optimisation + noise + sampling), axis=-1) + late[:, None, None, None]
+        merits = merits + weight * merit
+        expected = expected + weight * np.stack([part[..., 1] for part in (optimisation, noise, sampling)])
+    by_ridge = int(np.argmin(np.min(merits, axis=(0, 1, 2))))
+    at, at_clip, at_beta = np.unravel_index(int(np.argmin(merits[..., by_ridge])), merits.shape[:-1])
+    ridge, (T, z_step), share, ratio = ridges[by_ridge], runs[at], float(shares[at_clip]), float(BETAS[at_beta])
+    predicted = expected[:, at, at_clip, at_beta, by_ridge].tolist()
     form = metric(shape, ridge)
     top, energy = _seen(shape, form)
     beta = ratio * c * top
@@ -269,11 +275,25 @@ def rounds_choice(
         z_step,
         beta,
         share * slope * math.sqrt(energy),
-        float(parts[0]),
-        float(parts[1]),
-        float(parts[2]),
+        *predicted,
         ratios=np.clip(c * seen / beta, 1e-4, 1.0),
     )
+
+
+def _in_metric(truth: Array, again: Resurvey, form: Metric, each: float) -> tuple[Any, ...]:
+    """Return sizes, counts and the squared distances along the truth's Hessian in a metric, and the metric's units.
+
+    The units of beta and clip must be what the real survey shows, not the truth.
+    """
+    whitened = form.forward(np.diag(np.sqrt(truth)))
+    values, vectors = np.linalg.eigh(whitened @ whitened.T)
+    far = (np.sum((vectors.T @ form.start(part)) ** 2, axis=1) * each for part in (again.missing, again.step))
+    return *_grouped(np.maximum(values, 0.0), *far), *_seen(again.shape, form)
+
+
+def _flat(values: Array) -> Array:
+    """Return (ridges, factors, groups) as (populations, groups)."""
+    return np.asarray(values.reshape(-1, values.shape[-1]))
 
 
 def _grouped(values: Array, *energies: Array) -> tuple[Array, ...]:

@@ -25,6 +25,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dpsco.parallel import one_blas_thread
 from dpsco.query import Array
 
 __all__ = ["decoder_of", "optimal_for_gram", "optimal_for_max_error", "triangular_factor"]
@@ -75,11 +76,9 @@ def _fixed_point(matrix: Array, root: Callable[[Array], Array], *, tolerance: fl
         diagonal = np.diag(spread(log_v)[0])
         return np.asarray(np.log(diagonal / np.sum(diagonal)))
 
-    from threadpoolctl import threadpool_limits
-
     # At this size a second BLAS thread gains nothing and costs a factor of 10 on a busy machine, where the threads
     # synchronise thousands of times. One thread also makes the bits reproducible.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         r, half = spread(_accelerated(step, np.full(size, -np.log(size)), tolerance))
     x = r / np.outer(half, half)
     scale = np.sqrt(np.diag(x))
