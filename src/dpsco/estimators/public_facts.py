@@ -15,6 +15,11 @@ from dpsco.rows.containers import column_cells, column_texts
 
 __all__ = ["PrivacyLeakWarning", "class_codes", "class_shares", "declared_classes", "label_bound_of", "warn_seeded"]
 
+_FEW = 16
+"""Classes up to which labels are compared with each."""
+_EXACT = 2**31
+"""Larger numbers are compared as text."""
+
 
 class PrivacyLeakWarning(UserWarning):
     """Something outside the guarantee: a fact was read off private rows, or the noise can be repeated."""
@@ -77,9 +82,32 @@ def class_codes(labels: Any, classes: NDArray[Any], *, unknown: str) -> NDArray[
     kind = getattr(getattr(labels, "dtype", None), "kind", "O")
     if unknown == "error" and kind != "O" and (kind in "SUT") != (classes.dtype.kind in "SUO"):
         raise InvalidArgument("Expected classes and y of one type: one holds text, the other numbers.")
+    whole = _whole_numbers(labels, classes)
+    if whole is not None:
+        return _known(whole, unknown)
     texts, of_row = column_texts(labels)
     position = {label_text(label): float(code) for code, label in enumerate(classes.tolist())}
     codes = np.array([position.get(text, np.nan) if text else np.nan for text in texts], dtype=np.float64)[of_row]
+    return _known(codes, unknown)
+
+
+def _whole_numbers(labels: Any, classes: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Return the codes of an array of integers by comparison, which needs no sort; None for anything else."""
+    if not (type(labels) is np.ndarray and labels.ndim == 1 and labels.dtype.kind in "iu") or len(classes) > _FEW:
+        return None
+    codes = np.full(len(labels), np.nan)
+    for code, label in enumerate(classes.tolist()):
+        text = label_text(label)
+        if not text.lstrip("-").isdecimal():
+            continue  # text, or a fraction: no whole number is that label
+        if abs(int(text)) >= _EXACT:
+            return None
+        codes[labels == int(text)] = code
+    return codes
+
+
+def _known(codes: NDArray[np.float64], unknown: str) -> NDArray[np.float64]:
+    """Return the codes, or refuse them if some are missing and that is an error."""
     if unknown == "error" and np.any(np.isnan(codes)):
         raise DataError(
             "y has labels that are not among the declared classes. Declare them, clean them, or pass "

@@ -142,6 +142,8 @@ def one_column(y: Any, rows: int, *, strict: bool) -> Any:
 
 def check_labels(y: Any) -> None:
     """Raise ``DataError`` if ``y`` holds no labels of classes; the text of scikit-learn names a kind and no cell."""
+    if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biu":
+        return  # whole numbers are labels, whatever they are
     try:
         check_classification_targets(y)
     except Exception as error:
