@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 import dpsco
 from benchmarks.speed import dense_rows, in_halves, interleaved, machine, verdict
 from benchmarks.speed_floors import read_only
-from dpsco.clipping import SurveyOracle
+from dpsco.clipping import survey_oracle
 from dpsco.methods.surveyed import Surveyed
 from dpsco.query import Batch
 
@@ -62,7 +62,7 @@ def survey(plan: dpsco.Plan, features: Any, targets: Any) -> None:
     few = plan.method.rows
     rows = features[:few]
     query = plan.method.ask(plan.schedule, plan.method.start(plan.schedule, np.zeros(plan.problem.parameters)))
-    oracle, wide = SurveyOracle(plan.problem.loss, plan.problem.intercept), rows.astype(np.float64)
+    oracle, wide = survey_oracle(plan.problem, plan.n), rows.astype(np.float64)
 
     def product(start: int, stop: int) -> None:
         for k in range(start, stop, 4096):

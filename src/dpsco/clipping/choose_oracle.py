@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dpsco.clipping.compiled import CompiledOracle
+from dpsco.clipping.compiled_survey import CompiledSurveyOracle
 from dpsco.clipping.linear import LinearOracle
 from dpsco.clipping.oracle import Oracle
+from dpsco.clipping.survey import SurveyOracle
 from dpsco.problem.problem import Problem
 
-__all__ = ["linear_oracle"]
+__all__ = ["linear_oracle", "survey_oracle"]
 
 COMPILED_FROM = 1 << 24
 """Rows times features times classes (64 MB of float32) above which loading the kernels, 0.5 s, saves time."""
@@ -35,7 +37,17 @@ def linear_oracle(problem: Problem, n: int, *, slow_source: bool = False, square
     Oracle
         ``CompiledOracle`` for large data, ``LinearOracle`` for small data.
     """
-    size = n * problem.dimension * problem.loss.outputs
-    compiled = not squares and size >= (COMPILED_FROM_SLOW if slow_source else COMPILED_FROM)
+    compiled = not squares and _large(problem, n, slow_source)
     kind = CompiledOracle if compiled else LinearOracle
     return kind(problem.loss, problem.intercept)
+
+
+def survey_oracle(problem: Problem, n: int, *, slow_source: bool = False) -> SurveyOracle:
+    """Choose the oracle of a survey, by the same rule: the rounds behind it load the compiled code anyway."""
+    kind = CompiledSurveyOracle if _large(problem, n, slow_source) else SurveyOracle
+    return kind(problem.loss, problem.intercept)
+
+
+def _large(problem: Problem, n: int, slow_source: bool) -> bool:
+    size = n * problem.dimension * problem.loss.outputs
+    return size >= (COMPILED_FROM_SLOW if slow_source else COMPILED_FROM)

@@ -31,7 +31,7 @@ from dpsco.problem.losses import Loss
 from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 
-__all__ = ["CompiledOracle", "finest_grid"]
+__all__ = ["CompiledOracle", "finest_grid", "piece_edges"]
 
 _PIECE_BYTES = 8 << 20
 _GRAIN_BYTES = 1 << 18
@@ -174,7 +174,8 @@ class CompiledOracle:
         dtype = row_type(rows.dtype, query)
         kernel = (self._sparse if isinstance(rows, CsrRows) else self._dense)(query, dtype, rows, exact)
         if (self.slope, type(rows), dtype) not in _LOADED:
-            self._load(kernel, rows[:0])
+            nothing = kernel.copied(rows[:0], np.empty(0)), np.zeros(1, np.int64), np.zeros(1, np.int64)
+            self.load(functools.partial(kernel.run, *nothing, np.zeros((1, 1)), np.zeros(8, np.int64)))
             _LOADED.add((self.slope, type(rows), dtype))
         return kernel
 
@@ -187,7 +188,7 @@ class CompiledOracle:
         for j, point in enumerate((query.points[0], query.points[-1])):
             points[j, : point.size] = point
         unit, block, step = chunk_multiple(width), kernels.block_rows(itemsize), kernels.tile_rows(width, itemsize)
-        ask, points = self._ask(query, width, itemsize == 4), points.ravel()
+        ask, points = self.ask(query, width, itemsize == 4), points.ravel()
 
         def ready(rows: NDArray[Any], labels: NDArray[Any]) -> tuple[Any, ...] | None:
             same = isinstance(rows, np.ndarray) and rows.dtype == dtype and rows.flags.c_contiguous
@@ -210,7 +211,7 @@ class CompiledOracle:
         from dpsco.clipping.kernels.sparse_rows import origin
 
         grid = finest_grid(query)
-        ask = self._ask(replace(query, grid=grid), width, False)
+        ask = self.ask(replace(query, grid=grid), width, False)
         points = np.zeros((width + 1, 2), dtype)
         for j, point in enumerate((query.points[0], query.points[-1])):
             points[: point.size, j] = point
@@ -233,7 +234,8 @@ class CompiledOracle:
         longest = max(4 * grain, _PIECE_VALUES // rows.mean_width)
         return _Kernel(ready, copied, run, CHUNK_ROWS, grain, longest, longest, origin(grid))
 
-    def _ask(self, query: Query, width: int, single: bool) -> Array:
+    def ask(self, query: Query, width: int, single: bool) -> Array:
+        """Return the query as kernels take it."""
         from dpsco.clipping.kernels.slopes import CUSTOM, KINDS
 
         kind = CUSTOM if self.slope is not None else KINDS[self.loss.kind]
@@ -242,14 +244,13 @@ class CompiledOracle:
         given: dict[str, Any] = {"kind": kind, "parameter": parameter, "intercept": self.intercept, "shares": shares}
         return ask_of(query, width, single, **given)
 
-    def _load(self, kernel: _Kernel, nothing: Any) -> None:
+    def load(self, call: Callable[[], None]) -> None:
         """Load or compile a kernel by a call without rows, once per process; log a message if it takes long."""
         message = "dpsco: compiling kernels for this machine; later processes load them from the cache."
         timer = threading.Timer(_PATIENCE, logging.getLogger("dpsco").warning, (message,))
         timer.daemon = True
         timer.start()
-        arrays, edges = kernel.copied(nothing, np.empty(0)), np.zeros(1, np.int64)
-        kernel.run(arrays, edges, np.zeros(1, np.int64), np.zeros((1, 1)), np.zeros(8, np.int64))
+        call()
         timer.cancel()
 
     def _kernel(self, name: str) -> Any:
@@ -265,7 +266,7 @@ class _Pieces:
         self._kernel, self._rows, self._labels, self._sums = kernel, rows, labels, sums
         self._arrays = kernel.ready(rows, labels)
         most = kernel.most if self._arrays is not None else kernel.most_copied
-        self._edges = _edges(len(labels), left, kernel.grain, most, threads)
+        self._edges = piece_edges(len(labels), left, kernel.grain, most, threads)
         self._counter, self._next = np.zeros(1, np.int64), itertools.count()
         self._apart = None if sums.exact else np.zeros((-(-len(labels) // kernel.unit), sums.size))
 
@@ -310,7 +311,7 @@ def _spans(rows: int, kernel: _Kernel, threads: int, exact: bool) -> Iterator[tu
 
 
 @functools.lru_cache(maxsize=64)
-def _edges(rows: int, left: int, grain: int, most: int, threads: int) -> NDArray[np.int64]:
+def piece_edges(rows: int, left: int, grain: int, most: int, threads: int) -> NDArray[np.int64]:
     """Cut ``rows`` rows into pieces, each a share of the ``left`` rows of the round, so that threads end together.
 
     Results are cached, because rounds are alike; kernels only read them.

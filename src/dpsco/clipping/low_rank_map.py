@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.clipping.leading_directions import Leading
 from dpsco.clipping.row_map import RowMap, one_by_one, products
 from dpsco.clipping.survey import dense, padded, unit_rows
 from dpsco.errors import InvalidArgument, positive
@@ -34,7 +36,7 @@ class LowRankMap(RowMap):
     gains: Array
     rest: float
 
-    @property
+    @cached_property
     def norm(self) -> float:
         """Spectral norm of P."""
         return max(self.rest, float(np.max(self.gains, initial=0.0)))
@@ -81,6 +83,29 @@ class LowRankMap(RowMap):
             b = self.rest * a + one_by_one(along, self.directions.T)
         b[unusable] = np.nan
         return b[: len(features)]
+
+    @cached_property
+    def leading(self) -> Leading | None:
+        """Return the directions of the map: all others have one gain; None if they are not orthonormal.
+
+        With V'V = I + E the square of the norm differs from that of orthonormal directions by at most ||E|| of the
+        squared norm of P per ||a||^2, for which half of the second term of ``doubt`` is there.
+        """
+        p, k = self.directions.shape
+        finite = np.all(np.isfinite(self.directions)) and np.all(np.isfinite(self.gains)) and np.isfinite(self.rest)
+        off = np.linalg.norm(self.directions.T @ self.directions - np.eye(k)) if finite else np.inf
+        if not off <= p * 2.0**-46:
+            return None
+        gains = np.append(self.gains, self.rest)
+        return Leading(self.directions, self.gains, self.rest, float(np.max(gains)), float(np.min(gains)))
+
+    def turned(self, a: Array) -> Array:
+        """P a, of one vector."""
+        return self._apply(a[None], self.gains, self.rest)[0]
+
+    def turned_back(self, u: Array) -> Array:
+        """P'u, of one vector: P is symmetric."""
+        return self.turned(u)
 
     def parameters(self, u: Array) -> Array:
         """Return the problem's own parameters that ``u`` stands for, class after class."""

@@ -14,26 +14,23 @@ Cost: p^2 multiply-adds per row, by matrix products in the threads of the oracle
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.clipping.oracle import Oracle
+from dpsco.clipping.leading_directions import Leading, leading_directions
 from dpsco.clipping.survey import dense, padded, unit_rows
 from dpsco.errors import InvalidArgument, positive
 from dpsco.json_files import canonical, decode_array, encode_array
-from dpsco.parallel import one_blas_thread
 from dpsco.problem.domains import Domain
 from dpsco.problem.mapped_ball import mapped_ball
-from dpsco.query import Array, Batch, Chunk, Clipped, Query
-from dpsco.rows.csr import CsrRows, is_sparse
-from dpsco.rows.on_demand import RowsOnDemand
+from dpsco.query import Array
 
-__all__ = ["MappedOracle", "RowMap", "one_by_one", "products"]
+__all__ = ["NORMS", "RowMap", "one_by_one", "products"]
 
 _TOGETHER = 64
 """Rows of one product. Pieces of rows begin at multiples of it, so a row's bits do not depend on the threads."""
@@ -41,7 +38,7 @@ _TOGETHER = 64
 _LARGEST_SQUARE: dict[np.dtype[Any], float] = {np.dtype(np.float32): 2.0**80, np.dtype(np.float64): 1e250}
 """Squared norms up to which rows are mapped by products in this type; longer rows are mapped one by one."""
 
-_NORMS: dict[np.dtype[Any], tuple[float, float]] = {
+NORMS: dict[np.dtype[Any], tuple[float, float]] = {
     np.dtype(np.float32): (2.0**-20, 2.0**20),
     np.dtype(np.float64): (1e-100, 1e100),
 }
@@ -58,7 +55,7 @@ class RowMap:
     constant: float
     """The column that stands for the intercept; 0 without one."""
 
-    @property
+    @cached_property
     def norm(self) -> float:
         """Spectral norm of P; infinite if it is not finite."""
         return float(np.linalg.norm(self.matrix, 2)) if np.all(np.isfinite(self.matrix)) else math.inf
@@ -112,7 +109,7 @@ class RowMap:
         dtype = self.dtype(features.dtype)
         features = np.ascontiguousarray(features, dtype)
         matrix, width, norm = self._turned[dtype], features.shape[1], dtype.type(self.feature_norm)
-        low, high = _NORMS[dtype]
+        low, high = NORMS[dtype]
         largest = _LARGEST_SQUARE[dtype] if low <= self.feature_norm <= high else -1.0
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             squares = np.einsum("ij,ij->i", features, features)
@@ -126,13 +123,13 @@ class RowMap:
 
     def dtype(self, given: np.dtype[Any]) -> np.dtype[Any]:
         """Return the type of the mapped rows: float32 for float32 rows, else float64."""
-        low, high = _NORMS[np.dtype(np.float32)]
+        low, high = NORMS[np.dtype(np.float32)]
         single = given == np.float32 and low <= self.feature_norm <= high
         return np.dtype(np.float32 if single else np.float64)
 
     @cached_property
     def _turned(self) -> dict[np.dtype[Any], NDArray[Any]]:
-        return {dtype: np.ascontiguousarray(self.matrix.T, dtype) for dtype in _NORMS}
+        return {dtype: np.ascontiguousarray(self.matrix.T, dtype) for dtype in NORMS}
 
     def _careful(self, row: NDArray[Any]) -> Array:
         """Map one row of any length."""
@@ -159,34 +156,22 @@ class RowMap:
         """M: u stands for the problem's own parameters M'u; a gradient g in these is M g in coordinates of u."""
         return self.matrix * self.own_scale
 
+    @cached_property
+    def leading(self) -> Leading | None:
+        """Return directions that bound the norm of a mapped row; None if P is not finite."""
+        return leading_directions(self.matrix) if np.all(np.isfinite(self.matrix)) else None
+
+    def turned(self, a: Array) -> Array:
+        """P a, of one vector."""
+        return np.asarray(self.matrix @ a)
+
+    def turned_back(self, u: Array) -> Array:
+        """P'u, of one vector."""
+        return np.asarray(self.matrix.T @ u)
+
     def parameters(self, u: Array) -> Array:
         """Return the problem's own parameters that ``u`` stands for, class after class."""
         return np.asarray((u.reshape(-1, len(self.matrix)) @ self.own).ravel())
-
-
-@dataclass(frozen=True)
-class MappedOracle:
-    """An oracle of linear models without intercept, on mapped rows."""
-
-    inner: Oracle
-    map: RowMap
-
-    def answer(self, query: Query, batch: Batch) -> Clipped:
-        """Compute the clipped sum of the mapped rows of ``batch``."""
-        with one_blas_thread():
-            return self.inner.answer(query, Batch(batch.step, self._mapped(batch, rowwise=query.rowwise)))
-
-    def _mapped(self, batch: Batch, *, rowwise: bool) -> Iterator[Chunk]:
-        for features, labels in batch.chunks:
-            rows: Any = CsrRows.of(features) if is_sparse(features) else features
-            given = np.dtype(np.float64) if isinstance(rows, CsrRows) else features.dtype  # CSR rows become float64
-            shape, dtype = (len(labels), len(self.map.matrix)), np.float64 if rowwise else self.map.dtype(given)
-            mapped = self.map.rows_one_by_one if rowwise else self.map.rows
-            yield RowsOnDemand(partial(_some, mapped, rows), shape, dtype), labels
-
-
-def _some(mapped: Callable[[Any], NDArray[Any]], rows: Any, first: int, last: int) -> NDArray[Any]:
-    return mapped(rows[first:last])
 
 
 def products(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:

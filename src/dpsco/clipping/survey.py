@@ -58,9 +58,12 @@ from dpsco.rows.csr import CsrRows, is_sparse
 
 __all__ = [
     "SurveyOracle",
+    "dense",
+    "health_of",
     "joint_bounds",
     "joint_parts",
     "joint_rows",
+    "joint_sum",
     "moment_size",
     "pack",
     "padded",
@@ -103,7 +106,7 @@ class SurveyOracle:
             else:
                 point = query.points[0] if isinstance(moment, Curvature) else None
                 parts = joint_parts(self.loss, moment, features, labels, point)
-                total = to_grid(_joint_sum(moment, parts), query.grid)
+                total = to_grid(joint_sum(moment, parts), query.grid)
             return Clipped(total, held, zeroed_rows=int(np.sum(parts.unusable[:held])))
 
 
@@ -143,18 +146,25 @@ def joint_parts(
     rows[unusable], slopes[unusable], norms[unusable] = 0.0, 0.0, 0.0
     scale, _ = clip_scale(norms, moment.slope, moment.outputs)
     slopes *= scale[:, None]
-    usable = ~unusable
+    health = health_of(moment, y, ~unusable, shortened, norms)
+    weights = loss.class_weights(y)
+    if weights is not None:
+        root = np.sqrt(weights)[:, None]
+        rows, slopes, health = rows * root, slopes * root, health * weights[:, None]
+    return JointParts(rows, slopes, health, unusable, curvature)
+
+
+def health_of(
+    moment: Moment, y: NDArray[Any], usable: NDArray[np.bool_], shortened: NDArray[np.bool_], norms: Array
+) -> Array:
+    """Health of each row, from its label, its states and the norm of its slopes: SENSITIVE."""
     health = np.zeros((len(y), health_size(moment)))
     health[:, 0], health[:, 1] = usable, shortened & usable
     if moment.classes:
         health[np.flatnonzero(usable), 2 + y[usable].astype(np.int64)] = 1.0
     else:
         health[:, 2] = np.minimum(norms / moment.slope, 1.0) ** 2
-    weights = loss.class_weights(y)
-    if weights is not None:
-        root = np.sqrt(weights)[:, None]
-        rows, slopes, health = rows * root, slopes * root, health * weights[:, None]
-    return JointParts(rows, slopes, health, unusable, curvature)
+    return health
 
 
 def unit_rows(
@@ -234,15 +244,20 @@ def pack(matrix: Array) -> Array:
     >>> round(float(np.linalg.norm(pack(np.ones((3, 3))))), 12)
     3.0
     """
-    rows, columns = np.triu_indices(len(matrix))
-    packed = matrix[rows, columns]
-    packed[rows != columns] *= math.sqrt(2.0)
-    return packed
+    places, weights = _packing(len(matrix))
+    return np.asarray(np.ascontiguousarray(matrix).ravel().take(places) * weights)
 
 
 @lru_cache(maxsize=2)
 def _triangle(p: int) -> Any:
     return np.triu_indices(p)
+
+
+@lru_cache(maxsize=2)
+def _packing(p: int) -> tuple[NDArray[np.int64], Array]:
+    """Return the places of the upper triangle in a flat matrix, and what each is multiplied by."""
+    rows, columns = _triangle(p)
+    return rows * p + columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
 def unpack(packed: Array, p: int) -> Array:
@@ -276,7 +291,7 @@ def _sketch_parts(moment: Moment, rows: Array, *, rowwise: bool) -> tuple[Array,
     return b, moment.health * np.einsum("ij,ij->i", rows, rows)
 
 
-def _joint_sum(moment: Moment, parts: JointParts) -> Array:
+def joint_sum(moment: Moment, parts: JointParts) -> Array:
     """Sum of v(d) over the rows: SENSITIVE."""
     rows, slopes, health = parts[:3]
     if moment.kind == "full":

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, Portion
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.layout import Layout
-from dpsco.rows.on_demand import RowsOnDemand
+from dpsco.rows.on_demand import RowsOnDemand, Source
 from dpsco.rows.one_pass import whole
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.stream import Sample, Stream
@@ -54,8 +54,10 @@ class PermutedRows(Stream):
         if not is_sparse(self._features):
             self.rows_read = (self.rows_read or 0) + last - first
             picked = self._order[first:last]
-            shape, dtype = (last - first, width), self._features.dtype
-            yield RowsOnDemand(partial(self._gathered, picked), shape, dtype), self._targets[picked]
+            shape, dtype, source = (last - first, width), self._features.dtype, None
+            if isinstance(self._features, np.ndarray) and self._features.flags.c_contiguous:
+                source = Source(self._features, picked, self._norm)
+            yield RowsOnDemand(partial(self._gathered, picked), shape, dtype, source), self._targets[picked]
             return
         rows = max(1, _CHUNK_BYTES // (8 * width * CHUNK_ROWS)) * CHUNK_ROWS
         for start in range(first, last, rows):

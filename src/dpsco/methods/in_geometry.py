@@ -7,7 +7,7 @@ Guarantee: that of ``later``. P is public before the first row is read, so a con
 and public numbers, and its clip and noise are those of ``later``. An earlier survey of the same people is private by
 itself and was paid for then; this run has a budget of its own. Whether P is public is an assumption, which the report
 states with the source of P. A map that is known not to be private is refused.
-Cost: that of ``later``, and p^2 multiply-adds per row.
+Cost: that of ``later``, and p^2 multiply-adds per row; about 20 p where clipping/folded.py serves the rounds.
 """
 
 from __future__ import annotations

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RowsOnDemand"]
+__all__ = ["RowsOnDemand", "Source"]
+
+
+class Source(NamedTuple):
+    """Where rows on demand come from: row i is ``array[places[i]] / max(feature_norm, its norm)``."""
+
+    array: NDArray[Any]
+    places: NDArray[np.int64]
+    feature_norm: float
 
 
 class RowsOnDemand:
@@ -22,12 +30,20 @@ class RowsOnDemand:
         Rows and columns.
     dtype : numpy.dtype
         Type of the rows.
+    source : Source, optional
+        The same rows for whoever can read them in place.
 
     Cost: nothing is kept; rows that are taken twice are made twice.
     """
 
-    def __init__(self, make: Callable[[int, int], NDArray[Any]], shape: tuple[int, int], dtype: Any) -> None:
-        self._make, self.shape, self.dtype = make, shape, np.dtype(dtype)
+    def __init__(
+        self,
+        make: Callable[[int, int], NDArray[Any]],
+        shape: tuple[int, int],
+        dtype: Any,
+        source: Source | None = None,
+    ) -> None:
+        self._make, self.shape, self.dtype, self.source = make, shape, np.dtype(dtype), source
 
     def __len__(self) -> int:
         return self.shape[0]

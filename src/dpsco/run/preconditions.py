@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsco.clipping import CompiledOracle, LinearOracle, MappedOracle, Oracle, SurveyOracle
+from dpsco.clipping import CompiledOracle, CompiledSurveyOracle, LinearOracle, MappedOracle, Oracle, SurveyOracle
 from dpsco.errors import InvalidArgument
 from dpsco.methods import InGeometry, Surveyed
 from dpsco.planning.plan import Plan
@@ -31,7 +31,7 @@ def starting_point(plan: Plan, start: ArrayLike | None) -> Array:
 def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts:
     """Return the facts of a run: those stated, which may claim no more than is true of its plan and oracle."""
     inner = oracle.inner if isinstance(oracle, MappedOracle) else oracle
-    exact = type(inner) in (LinearOracle, CompiledOracle, SurveyOracle)
+    exact = type(inner) in (LinearOracle, CompiledOracle, SurveyOracle, CompiledSurveyOracle)
     own_slope = getattr(inner, "slope", None) is not None  # in place of the loss's derivative
     of_library = exact and not own_slope and getattr(inner, "loss", None) == plan.problem.loss
     if stated is None:

@@ -11,7 +11,15 @@ from typing import TypeVar
 from numpy.typing import ArrayLike
 
 from dpsco.accounting.account import Account
-from dpsco.clipping import CompiledOracle, LinearOracle, MappedOracle, Oracle, SurveyOracle, linear_oracle
+from dpsco.clipping import (
+    CompiledOracle,
+    LinearOracle,
+    MappedOracle,
+    Oracle,
+    SurveyOracle,
+    linear_oracle,
+    survey_oracle,
+)
 from dpsco.errors import InvalidArgument
 from dpsco.methods import InGeometry
 from dpsco.parallel import one_blas_thread
@@ -173,7 +181,7 @@ def library_oracle(plan: Plan, *, slow_source: bool = False) -> Oracle:
     if isinstance(plan.problem.loss, CustomLoss):
         raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
     if plan.schedule.survey_length:
-        return SurveyOracle(plan.problem.loss, plan.problem.intercept)
+        return survey_oracle(plan.problem, plan.n, slow_source=slow_source)
     if isinstance(plan.method, InGeometry):
         return MappedOracle(linear_oracle(plan.schedule.problem, plan.n, slow_source=slow_source), plan.method.map)
     if plan.method.needs == "convexity":  # its proof counts on float64 in every step

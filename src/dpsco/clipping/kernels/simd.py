@@ -18,13 +18,16 @@ from numba.extending import intrinsic, register_model
 
 __all__ = [
     "BYTES",
+    "add_to_wide",
     "add_totals",
+    "broadcast",
     "claim",
     "fma",
     "fma_one",
     "lanes",
     "load",
     "load_some",
+    "load_wide",
     "odd",
     "power_of_two",
     "prefetch",
@@ -243,3 +246,52 @@ def claim(typing: Any, a: Any) -> Any:
         return builder.atomic_rmw("add", address, ir.Constant(integer, 1), "monotonic")
 
     return types.int64(a), generate
+
+
+@intrinsic
+def broadcast(typing: Any, a: Any, i: Any) -> Any:
+    """Return a[i] in every lane."""
+    vector = Vector(a.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index = arguments
+        scalar = vector.llvm.element
+        address = _address(context, builder, a, array, index, scalar)
+        return _spread(builder, builder.load(address, align=a.dtype.bitwidth // 8), vector.lanes)
+
+    return vector(a, i), generate
+
+
+@intrinsic
+def load_wide(typing: Any, a: Any, i: Any) -> Any:
+    """Return a[i : i + 8] as float64."""
+    vector = Vector(types.float64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index = arguments
+        held = ir.VectorType(Vector(a.dtype).llvm.element, vector.lanes)
+        value = builder.load(_address(context, builder, a, array, index, held), align=a.dtype.bitwidth // 8)
+        return value if held == vector.llvm else builder.fpext(value, vector.llvm)
+
+    return vector(a, i), generate
+
+
+@intrinsic
+def add_to_wide(typing: Any, out: Any, i: Any, v: Any) -> Any:
+    """Add v to out[i : i + lanes], an array of float64."""
+    half = Vector(types.float64).lanes
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index, value = arguments
+        wide = ir.VectorType(ir.DoubleType(), half)
+        for part in range(0, v.lanes, half):
+            piece = value
+            if v.lanes != half:
+                piece = builder.shuffle_vector(value, value, _lanes(range(part, part + half)))
+                piece = builder.fpext(piece, wide)
+            at = builder.add(index, ir.Constant(index.type, part))
+            address = _address(context, builder, out, array, at, wide)
+            builder.store(builder.fadd(builder.load(address, align=8), piece), address, align=8)
+        return context.get_dummy_value()
+
+    return types.void(out, i, v), generate

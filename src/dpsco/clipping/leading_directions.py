@@ -1,0 +1,87 @@
+"""A bound on ||P a|| by few products: the directions of P'P with the least gains one by one, all others by the largest.
+
+    ||P a||^2 = sum_j g_j^2 t_j^2  <=  sum_{j <= k} g_j^2 t_j^2 + G^2 (||a||^2 - sum_{j <= k} t_j^2),     t_j = <a, v_j>
+
+with g_1 <= g_2 <= .. and G the largest. A map that whitens has its small gains where rows are long, and one plateau of
+gains where noise hides the rows: few directions then bound the norm well enough to see that most rows are not clipped.
+For those that may be, and where few directions do not do, all p of them are taken; then the bound is the norm itself.
+
+Guarantee
+    Products in arithmetic of unit roundoff u are off by at most (p + 16) u ||a|| each, so t by eta ||a|| in norm, eta =
+    sqrt(k) (p + 16) u, and sums of their squares by 3 eta ||a||^2. ``doubt`` is 6 eta + 2^-45 p times the squared norm
+    of P: the second term is far above the errors of the decomposition. With doubt ||a||^2 added the bound holds for
+    computed products.
+    The sum of a unit of m rows is made in float64 and multiplied by P. Each |c| ||a|| is at most clip / g_1, so both
+    steps are off by at most (m^2 + p^2.5 m) 2^-53 G / g_1 of the clip: below 2^-13 for units of ``chunk_multiple``
+    rows, ``WIDEST`` columns and G / g_1 up to ``CONDITION``. The contract of oracles allows 2^-11.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsco.query import Array
+
+__all__ = ["CONDITION", "WIDEST", "Leading", "doubt", "leading_directions"]
+
+CONDITION = 2.0**11
+WIDEST = 1024
+"""Columns of a map without factors; a wider one multiplies every unit of rows by a matrix that is larger than these."""
+LOOSE = 0.5
+"""Mean share by which the bound may exceed the squared norm of a row that is alike in all whitened directions."""
+_FILL = 16
+_MOST = 0.7
+"""Share of the directions above which all are taken."""
+
+
+class Leading(NamedTuple):
+    """Directions whose products bound ||P a||. Public."""
+
+    directions: Array
+    """v_1 .. v_k, of shape (p, k)."""
+    gains: Array
+    rest: float
+    """G; 0 if all directions are there."""
+    norm: float
+    """Largest gain of P."""
+    least: float
+    """Least gain of P."""
+    everything: tuple[Array, Array] | None = None
+    """All directions and gains; None if ``rest`` is exact."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether sums in the rows' own coordinates are exact enough."""
+        return self.least > 0.0 and self.norm < math.inf and self.norm <= CONDITION * self.least
+
+
+def leading_directions(matrix: Array) -> Leading:
+    """Return the least number of directions that bound ||P a|| closely.
+
+    Parameters
+    ----------
+    matrix : array of shape (p, p)
+        P, finite.
+    """
+    p = len(matrix)
+    squares, vectors = np.linalg.eigh(matrix.T @ matrix)
+    squares = np.maximum(squares, 0.0)
+    largest = float(squares[-1]) * (1 + p * 2.0**-45)
+    with np.errstate(all="ignore"):
+        excess = np.cumsum((largest / squares - 1.0)[::-1])[::-1]  # of directions j, j + 1, ..
+    k = int(np.sum(~(excess <= LOOSE * p)))
+    k = -(-(k + 2) // _FILL) * _FILL - 2  # two columns belong to the points: fill the vectors
+    norm, least = math.sqrt(largest), math.sqrt(float(squares[0]))
+    if k > _MOST * p:
+        return Leading(vectors, np.sqrt(squares), 0.0, norm, least)
+    return Leading(vectors[:, :k], np.sqrt(squares[:k]), norm, norm, least, (vectors, np.sqrt(squares)))
+
+
+def doubt(leading: Leading, roundoff: float, k: int) -> float:
+    """Return what is added to the squared bound by ``k`` directions, per ||a||^2."""
+    p = len(leading.directions)
+    eta = math.sqrt(max(k, 1)) * (p + 16) * roundoff
+    return (6 * eta + p * 2.0**-45) * max(leading.norm, leading.rest) ** 2
