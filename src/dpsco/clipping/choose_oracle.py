@@ -43,7 +43,18 @@ def linear_oracle(problem: Problem, n: int, *, slow_source: bool = False, square
 
 
 def survey_oracle(problem: Problem, n: int, *, slow_source: bool = False) -> SurveyOracle:
-    """Choose the oracle of a survey, by the same rule: the rounds behind it load the compiled code anyway."""
+    """Choose the oracle of a survey by the same rule: the rounds behind it load the compiled code anyway.
+
+    Parameters
+    ----------
+    problem, n, slow_source
+        As for ``linear_oracle``.
+
+    Returns
+    -------
+    SurveyOracle
+        A ``CompiledSurveyOracle`` for large data.
+    """
     kind = CompiledSurveyOracle if _large(problem, n, slow_source) else SurveyOracle
     return kind(problem.loss, problem.intercept)
 
