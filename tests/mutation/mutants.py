@@ -23,7 +23,20 @@ EXACT_SIGMA = "tests/release/test_calibration.py::test_sigma_is_never_below_what
 FLOAT_NOISE = "tests/release/test_float_noise.py"
 SURVEYED = "tests/run/test_surveyed.py"
 
+_LARGE_ROWS = ("clipping/torch/checks.py", "for size in (1e3, 1e30)]", "for size in (1e3,)]")
+
 MUTANTS = (
+    Mutant(
+        "a rehearsal without rows of every size",
+        (
+            ("clipping/torch/checks.py", "for value in (math.inf, -math.inf, math.nan)]", "for value in ()]"),
+            _LARGE_ROWS,
+        ),
+        (
+            "tests/clipping/torch/test_isolation.py::"
+            "test_a_model_that_mixes_rows_out_of_sight_of_the_first_or_of_small_ones_is_refused",
+        ),
+    ),
     Mutant(
         "a quote that was not escaped joins rows",
         (("rows/readers/csv.py", "        self._quotes.look(whole)\n", ""),),

@@ -7,6 +7,7 @@ not show this, synthetic rows do. They contain nothing of the data, so the resul
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -106,11 +107,16 @@ def check_rows_independent(module: Any, loss: Any, rows: Tensor, others: Tensor,
 
 
 def _neighbourhoods(others: Tensor, labels: Tensor, outputs: list[Tensor]) -> list[Rows]:
-    """Return batches of neighbours: other rows, large rows of either sign, other labels (up to the last class)."""
+    """Return batches of neighbours: other rows, rows of any size, other labels (up to the last class).
+
+    Rows that are not finite never reach a model. Here they show what depends on them, however little: ``max`` and sums
+    pass NaN on, comparisons with a threshold see infinity.
+    """
     top = max([1, *(output.shape[-1] - 1 for output in outputs if output.ndim > 1)])
     found = [(others, labels), *((others, torch.full_like(labels, value)) for value in dict.fromkeys((1, top)))]
     if others.is_floating_point():
-        found.append((1e3 * (2.0 * others - 1.0), labels))
+        found += [(size * (2.0 * others - 1.0), labels) for size in (1e3, 1e30)]
+        found += [(torch.full_like(others, value), labels) for value in (math.inf, -math.inf, math.nan)]
     if labels.is_floating_point():
         found.append((others, torch.full_like(labels, -1e3)))
     return found
@@ -140,4 +146,6 @@ def _flat(output: Any) -> list[Tensor]:
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    return bool(torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)))
+    """Whether two tensors hold the same numbers, NaN in the same places."""
+    numbers = torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
+    return bool(numbers and torch.equal(torch.isnan(one), torch.isnan(other)))
