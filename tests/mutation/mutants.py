@@ -5,6 +5,7 @@ A snippet must occur exactly once in its file, or the mutant itself fails: the l
 
 from __future__ import annotations
 
+from tests.mutation.counted_once_mutants import COUNTED_ONCE
 from tests.mutation.mutant import Mutant
 from tests.mutation.objective_mutants import OBJECTIVE
 from tests.mutation.one_row_mutants import ONE_ROW
@@ -23,25 +24,7 @@ EXACT_SIGMA = "tests/release/test_calibration.py::test_sigma_is_never_below_what
 FLOAT_NOISE = "tests/release/test_float_noise.py"
 SURVEYED = "tests/run/test_surveyed.py"
 
-_LARGE_ROWS = ("clipping/torch/checks.py", "for size in (1e3, 1e30)]", "for size in (1e3,)]")
-
 MUTANTS = (
-    Mutant(
-        "a rehearsal without rows of every size",
-        (
-            ("clipping/torch/checks.py", "for value in (math.inf, -math.inf, math.nan)]", "for value in ()]"),
-            _LARGE_ROWS,
-        ),
-        (
-            "tests/clipping/torch/test_isolation.py::"
-            "test_a_model_that_mixes_rows_out_of_sight_of_the_first_or_of_small_ones_is_refused",
-        ),
-    ),
-    Mutant(
-        "a quote that was not escaped joins rows",
-        (("rows/readers/csv.py", "        self._quotes.look(whole)\n", ""),),
-        ("tests/rows/test_lines_of_csv.py::test_a_quote_that_was_not_escaped_joins_no_rows",),
-    ),
     Mutant(
         "the paper's printed sigma",
         (
@@ -333,6 +316,7 @@ MUTANTS = (
             "test_second_moments_under_replace_are_refused_whatever_method_asks_for_them[client]",
         ),
     ),
+    *COUNTED_ONCE,
     *ONE_ROW,
 )
 

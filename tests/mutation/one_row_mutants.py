@@ -58,7 +58,13 @@ ONE_ROW = (
     ),
     Mutant(
         "a block that ends between CR and LF",
-        (("rows/readers/csv.py", "_WholeLineEnds(opened_bytes(path))", "opened_bytes(path)"),),
+        (
+            (
+                "rows/readers/csv.py",
+                "_WholeLineEnds(opened_bytes(path), OpenQuotes(self._delimiter))",
+                "opened_bytes(path)",
+            ),
+        ),
         (f"{LINES}::test_where_a_block_ends_decides_nothing",),
     ),
     Mutant(
@@ -343,11 +349,6 @@ ONE_ROW = (
         ("tests/engines/on_flower/test_replies.py::test_a_node_that_names_no_places_is_asked_in_every_round",),
     ),
     Mutant(
-        "a model that branches on values of its rows in batches",
-        (("clipping/torch/value_reads.py", "name in _READS or masked", "masked"),),
-        ("tests/clipping/torch/test_isolation.py::test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time",),
-    ),
-    Mutant(
         "the first line of a text file in messages",
         (
             (
@@ -368,22 +369,6 @@ ONE_ROW = (
             ),
         ),
         ("tests/estimators/test_neighbours.py::test_the_layout_of_an_array_changes_no_bit_of_a_sum",),
-    ),
-    Mutant(
-        "rows that a sampler draws again count again",
-        (("clipping/torch/loader.py", "if name not in seen]", "]"),),
-        ("tests/clipping/torch/test_fit.py::test_a_place_that_a_sampler_draws_again_is_left_out",),
-    ),
-    Mutant(
-        "a file that is there twice counts twice",
-        (
-            (
-                "rows/file_stream.py",
-                "if (first := known.setdefault(identity, path)) is not path:",
-                "if (first := path) is not path:",
-            ),
-        ),
-        ("tests/rows/test_readers.py::test_one_file_under_two_names_is_refused_since_its_rows_would_count_twice",),
     ),
     Mutant(
         "each piece of pushed rows declares its own type",

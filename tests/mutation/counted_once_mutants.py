@@ -1,0 +1,47 @@
+"""Seeded bugs by which a row counts twice, shares a pass with others, or takes other rows with it."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Mutant
+
+__all__ = ["COUNTED_ONCE"]
+
+COUNTED_ONCE = (
+    Mutant(
+        "a model that branches on values of its rows in batches",
+        (("clipping/torch/value_reads.py", "name in _READS or masked", "masked"),),
+        ("tests/clipping/torch/test_isolation.py::test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time",),
+    ),
+    Mutant(
+        "rows that a sampler draws again count again",
+        (("clipping/torch/loader.py", "if name not in seen]", "]"),),
+        ("tests/clipping/torch/test_fit.py::test_a_place_that_a_sampler_draws_again_is_left_out",),
+    ),
+    Mutant(
+        "a file that is there twice counts twice",
+        (
+            (
+                "rows/file_stream.py",
+                "if (first := known.setdefault(identity, path)) is not path:",
+                "if (first := path) is not path:",
+            ),
+        ),
+        ("tests/rows/test_readers.py::test_one_file_under_two_names_is_refused_since_its_rows_would_count_twice",),
+    ),
+    Mutant(
+        "a rehearsal without rows of every size",
+        (
+            ("clipping/torch/checks.py", "for value in (math.inf, -math.inf, math.nan)]", "for value in ()]"),
+            ("clipping/torch/checks.py", "for size in (1e3, 1e30)]", "for size in (1e3,)]"),
+        ),
+        (
+            "tests/clipping/torch/test_isolation.py::"
+            "test_a_model_that_mixes_rows_out_of_sight_of_the_first_or_of_small_ones_is_refused",
+        ),
+    ),
+    Mutant(
+        "a quote that was not escaped joins rows",
+        (("rows/readers/csv.py", "        self._quotes.look(whole)\n", ""),),
+        ("tests/rows/test_lines_of_csv.py::test_a_quote_that_was_not_escaped_joins_no_rows",),
+    ),
+)
