@@ -3,6 +3,7 @@
     python -m benchmarks intervals                       every cell, 400 runs each: hours
     python -m benchmarks intervals --runs 60 --n 3e4     fewer runs, one size
     python -m benchmarks intervals --loss huber --p 10 --epsilon 1 4 --true 1
+    python -m benchmarks intervals --p 50 --epsilon 1 --hidden 9      what intervals would be where they are refused
     python -m benchmarks intervals --quick               one cell, a few runs
 
 Rows: Gaussian columns of correlation 0.5 from one to the next; every third one is cut to 0/1, every third one clamped;
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 
 import dpsco
+from dpsco.inference import doubts
 from dpsco.query import Array
 
 LOSSES: dict[str, Any] = {"logistic": dpsco.Logistic(), "squared": dpsco.Squared(1.0), "huber": dpsco.Huber(0.3)}
@@ -141,8 +143,11 @@ def main() -> None:
     parser.add_argument("--loss", nargs="+", choices=LOSSES, default=list(LOSSES))
     parser.add_argument("--true", type=int, nargs="+", choices=(0, 1), default=[1, 0], help="1: well specified")
     parser.add_argument("--survey", default="intervals")
+    parser.add_argument("--hidden", type=float, help="survey noise up to which intervals are given: what is refused?")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
+    if given.hidden is not None:
+        doubts.MOST_HIDDEN = given.hidden
     if given.quick:
         given.runs, given.n, given.p, given.epsilon, given.loss, given.true = 4, [2e4], [5], [4.0], ["squared"], [1]
     for loss, p, true, n in product(given.loss, given.p, given.true, given.n):
