@@ -45,6 +45,7 @@ _DOUBT = 1.5
 _MOST_SPREAD = 9.0
 """Variance of the scores beyond which a start is not believed."""
 _LEAST_SHARE = 1e-3
+_FEW = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,9 @@ class Start:
         """Return chances of the classes (rows, K) and weights of the rows at that signal; None for other losses."""
         if self.shares is None or not len(self.shares):
             return None
-        return _chances(self.shares, float(np.interp(signal, self._tabulated[:, 0], _SPREADS)))
+        chances, weights = _chances(self.shares, float(np.interp(signal, self._tabulated[:, 0], _SPREADS)))
+        few = max(_FEW // chances.shape[1], 31)  # all the nodes of one score; of more, as many draws as are cheap
+        return chances[:few], weights[:few] / np.sum(weights[:few])
 
     @cached_property
     def _tabulated(self) -> Array:
