@@ -39,6 +39,8 @@ QUICK: dict[str, list[str]] = {
     "ghost_jax": ["mlp", "time", "quick"],
     "speed_peers": ["4096", "16", "sklearn_sgd"],
     "ghost_torch": ["mlp", "time", "quick"],
+    "network_plans": ["--keys", "1", "--epsilons", "3", "--only", "digits", "--noises", "0.04"],
+    "network_trials": ["--only", "raw", "--epsilons", "3"],
     "networks": ["--keys", "1", "--epsilons", "3", "--only", "mlp"],
 }
 """Every benchmark, and the options that make it quick."""

@@ -23,6 +23,8 @@ NEEDS = {
     "files": "pyarrow",
     "ghost_jax": "jax",
     "ghost_torch": "torch",
+    "network_plans": "torch",
+    "network_trials": "torch",
     "networks": "torch",
 }
 

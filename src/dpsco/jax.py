@@ -91,7 +91,7 @@ def fit(
 
     Cost
     ----
-    About two forward and backward passes per row.
+    About one forward and backward pass per row; two with a plan of recursive gradients.
     """
     if not callable(apply) or not callable(loss):
         raise InvalidArgument("Expected apply(params, inputs) and loss(outputs, labels) to be functions.")

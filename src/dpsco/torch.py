@@ -89,7 +89,7 @@ def fit(
 
     Cost
     ----
-    About two forward and backward passes per row.
+    About one forward and backward pass per row; two with a plan of recursive gradients.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def fit(
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
     >>> result = fit(model, torch.nn.functional.cross_entropy, (X, y), epsilon=3.0, delta=1e-5, classes=2)
     >>> result.report.epsilon, result.plan.rounds
-    (3.0, 5)
+    (3.0, 20)
     """
     loader = data if isinstance(data, DataLoader) else None
     if isinstance(data, tuple) and len(data) == 2:

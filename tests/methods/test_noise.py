@@ -81,6 +81,18 @@ def test_restarts_of_dp_ftrl_add_the_last_noise_of_every_segment() -> None:
     assert got == pytest.approx(step**2 * 2 * node**2, rel=0.06)
 
 
+@pytest.mark.parametrize("iterate", ["last", "tail"])
+@pytest.mark.parametrize("mechanism", ["workload", "sqrt", "independent"])
+def test_the_noise_of_a_model_of_dp_ftrl_is_that_of_its_weights(mechanism, iterate) -> None:
+    """Momentum and steps that fall: the variance of a run on zero rows is what ``output_weights`` predicts."""
+    method = partial(methods.DPFTRL, step_size=0.3, momentum=0.8, decay="linear", mechanism=mechanism, iterate=iterate)
+    plan = under(noise_plan(12), method)
+    increments = np.diff(plan.schedule.mechanism.decoder(), axis=0, prepend=0.0)
+    gains = plan.method.output_weights() @ increments
+    expected = (0.3 * np.linalg.norm(gains) * plan.schedule.calibration.sigma / plan.batch_size) ** 2
+    assert variance_of(method, noise_plan(12), P) == pytest.approx(expected, rel=0.06)
+
+
 def test_one_pass_dp_sgd_adds_independent_noise_of_one_round() -> None:
     plan, step = noise_plan(5), 0.3
     one = plan.schedule.calibration.difference / (plan.batch_size * BUDGET.mu)
@@ -178,3 +190,16 @@ def test_phased_methods_put_the_whole_budget_on_every_phase(adjacency) -> None:
         assert paid.sigma == pytest.approx(exact, rel=2e-3)
     paper = under(plan, methods.PhasedSGD, step_size=0.4, constants="paper").schedule.calibration.at(0)
     assert paper.sigma == pytest.approx(4 * 0.1 / budget.mu, rel=2e-3)
+
+
+def test_workload_noise_suits_momentum_with_steps_that_fall() -> None:
+    """No factorisation leaves less than the largest weight on the model: one row may move the model by that much."""
+    method = methods.DPFTRL(rounds=244, clip=1.0, momentum=0.9, decay="linear", iterate="last")
+    weights = method.output_weights()
+
+    def spread(name: str) -> float:
+        made = dpsco.mechanism(name, horizon=244)
+        return made.sensitivity * float(np.linalg.norm(weights @ np.diff(made.decoder(), axis=0, prepend=0.0)))
+
+    assert spread("workload") < 0.79 * spread("sqrt")
+    assert spread("workload") < 1.05 * weights.max()

@@ -132,6 +132,7 @@ def test_full_batch_descent_refuses_add_remove() -> None:
         (lambda: under(PLAN, methods.DPSGD, iterate="best"), "iterate"),
         (lambda: under(PLAN, methods.DPFTRL, momentum=1.0), "momentum"),
         (lambda: under(PLAN, methods.DPFTRL, restarts=-1), "restarts"),
+        (lambda: under(PLAN, methods.DPFTRL, decay="cosine"), "decay"),
         (lambda: under(PLAN, methods.OnlineToBatch, power=0), "power"),
         (lambda: under(PLAN, methods.PhasedSGD, constants="magic"), "constants"),
         (lambda: under(PLAN, methods.PhasedERM, solver="magic"), "solver"),

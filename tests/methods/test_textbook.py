@@ -100,6 +100,22 @@ def test_acceleration_without_recursive_gradients_is_nesterovs(rows, mean, metho
     np.testing.assert_allclose(trained(partial(method, beta=1.1), rows), y, atol=1e-13)
 
 
+@pytest.mark.parametrize("mechanism", ["sqrt", "workload"])
+@pytest.mark.parametrize("momentum", [0.0, 0.6])
+def test_dp_ftrl_with_decay_is_descent_with_momentum_and_steps_that_fall_linearly(rows, mean, momentum, mechanism):
+    steps = np.arange(T, 0, -1.0)
+    steps *= 0.4 * T / steps.sum()
+    x, velocity, moved = np.zeros(P), np.zeros(P), np.zeros(P)
+    for t in range(T):
+        velocity = momentum * velocity + mean(x, batch(t))
+        moved = moved + steps[t] * velocity
+        x = project(-moved)
+    method = partial(
+        methods.DPFTRL, step_size=0.4, momentum=momentum, decay="linear", mechanism=mechanism, iterate="last"
+    )
+    np.testing.assert_allclose(trained(method, rows), x, atol=1e-13)
+
+
 @pytest.mark.parametrize("constants", ["tight", "paper"])
 def test_unaccelerated_srgd_is_descent_on_weighted_recursive_gradients(rows, mean, constants) -> None:
     x, before, total = np.zeros(P), np.zeros(P), np.zeros(P)

@@ -6,6 +6,7 @@ whole data sets are odd, and the neighbour has one row of them changed, or one l
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from tests.replay.test_record_replay import Run, assert_indistinguishable_but_fo
 import dpsco
 from dpsco import Budget, Plan, Stream, stream
 from dpsco.clipping import Oracle
+from dpsco.methods import AcceleratedSRGD
 from dpsco.planning.network_plan import plan_network
 
 N, P, T, CLASSES = 60, 4, 3, 3
@@ -97,7 +99,8 @@ def watch(plan: Plan, rows: Callable[[], Stream], oracle: Any, frozen: Run | Non
 
 
 def a_plan(oracle: Any, adjacency: str) -> Plan:
-    return plan_network(oracle.size, N, Budget(1.0, 1e-6, adjacency), clip=0.05, rounds=T)
+    plan = plan_network(oracle.size, N, Budget(1.0, 1e-6, adjacency), clip=0.05)
+    return dataclasses.replace(plan, method=AcceleratedSRGD(rounds=T, beta=4.0, clip=0.05), rule="by hand")
 
 
 @pytest.mark.parametrize("make", [as_arrays, pytest.param(as_chunks, marks=pytest.mark.slow)])

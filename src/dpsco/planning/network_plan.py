@@ -1,40 +1,60 @@
 """A plan for networks and other losses that are not convex: what is known, and what has to be chosen.
 
-Covered by proof: privacy, for any loss, since every row enters one clipped difference. Not covered: how well the model
-learns. The excess-risk theorems and the response planner need convexity and a known smoothness; a network has neither,
-so ``beta`` and ``clip`` are choices, public ones, made on public data or by experience, and a search over them on
-private data has to be paid for like any other run.
+Covered by proof: privacy, for any loss, since every row enters one clipped gradient. Not covered: how well the model
+learns. The excess-risk theorems and the response planner need convexity and a known smoothness; a network has neither.
+So the rules below rest on runs (``python -m benchmarks network_plans``), and a search over their numbers on private
+data has to be paid for like any other run.
 
-What the numbers do, and where the defaults come from:
-
-    rounds  the estimate of round t averages over all (t + 1) B rows seen, as long as the iterates move little between
-            rounds: more rounds let a network, whose gradient changes along the way, take more and shorter steps.
-            sqrt(n) / 4, at most 128.
-    beta    1 / beta is the step, z moves by eta_t / (2 beta) in round t. Too small diverges, too large stands still.
-    clip    of eta_t grad f(x_t, d) - eta_{t-1} grad f(x_{t-1}, d), which is a gradient plus t times a change of the
-            gradient: longer than the gradient that DP-SGD clips, so the clip is larger too.
-
-The defaults come from a few dozen runs of one two-layer network on MNIST (examples/networks_torch.py), where DP-FTRL
-did better still: a place to start, not an optimum.
+    method   DP-FTRL with momentum 0.9 and steps that fall linearly to 0. The gradient of a network changes along the
+             run, so the recursive differences of Algorithm 1 are long, their clip is large and so is the noise.
+    noise    "workload": on the last iterate 0.78 of the noise of "sqrt", and within 5 % of the least possible.
+    rounds   sqrt(n), at most 256: a network needs many steps, and correlated noise hardly grows with their number.
+    clip     1. Gradients of a network are longer at first, so this nearly normalises them; from 1/4 to 4 it makes no
+             difference as long as clip times step size stays the same.
+    step     what leaves noise of standard deviation 0.08 s on each weight of the model. The noise is a public number:
+             step size times what mechanism, budget and batch size say. Longer steps blur the model, shorter ones
+             learn too little. The step size is at most s / clip, which large budgets reach. The scale s is 1, or
+             sqrt(20,000 / n) if that is more (fewer rows: the model needs the longer steps), or the initial weights'
+             root mean square over 0.16 if that is more (torch's embeddings begin at 1).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from dpsco.accounting.budget import Budget
-from dpsco.errors import positive, positive_integer
-from dpsco.methods import AcceleratedSRGD
+from dpsco.errors import InvalidArgument, positive, positive_integer
+from dpsco.methods import DPFTRL
 from dpsco.planning.plan import Plan
 from dpsco.problem import CustomLoss, Everything, Problem
 
-__all__ = ["plan_network"]
+__all__ = ["model_noise", "plan_network"]
 
-MOST_ROUNDS = 128
+MOST_ROUNDS = 256
+MOMENTUM = 0.9
+NOISE = 0.08
+"""Standard deviation of the noise on each weight of the model."""
+SHARE = 0.5
+"""The same as a share of the initial weights' root mean square, where that is more."""
+FEW_ROWS = 20_000
+MOST_STEP = 1.0
+"""Largest step size times clip."""
+STEP_WITHOUT_CLIP = 0.05
 
 
 def plan_network(
-    size: int, n: int, budget: Budget, *, beta: float = 4.0, clip: float = 8.0, rounds: int | None = None
+    size: int,
+    n: int,
+    budget: Budget,
+    *,
+    start: ArrayLike | None = None,
+    step_size: float | None = None,
+    clip: float = 1.0,
+    rounds: int | None = None,
 ) -> Plan:
     """Return a plan to train ``size`` parameters on ``n`` rows, with no assumption on the loss and none on utility.
 
@@ -48,12 +68,14 @@ def plan_network(
         Public number of rows.
     budget : Budget
         The guarantee.
-    beta : float
-        1 / beta is the step.
+    start : array, optional
+        Initial parameters, which are public: longer ones lengthen the steps.
+    step_size : float, optional
+        Mean step size; by rule unless given.
     clip : float
-        Bound on one row's weighted difference.
+        Bound on the gradient of one row.
     rounds : int, optional
-        Number of rounds; sqrt(n) / 4, at most ``MOST_ROUNDS``, unless given.
+        Number of rounds; sqrt(n), at most ``MOST_ROUNDS``, unless given.
 
     Returns
     -------
@@ -62,24 +84,45 @@ def plan_network(
     Examples
     --------
     >>> plan = plan_network(50_890, 60_000, Budget(epsilon=3.0, delta=1e-5))
-    >>> plan.rounds, plan.batch_size, plan.clip
-    (61, 983, 8.0)
+    >>> plan.rounds, plan.batch_size, plan.clip, round(plan.method.step_size, 1)
+    (244, 245, 1.0, 0.7)
     """
     size = positive_integer("size", size, "It is the number of trainable parameters: oracle.size.")
     n = positive_integer("n", n, "It is the public number of rows.")
-    beta = positive("beta", beta, "1 / beta is the step.")
-    clip = positive("clip", clip, "It bounds one row's weighted difference.", infinite=True)
-    loss = CustomLoss(given_lipschitz=clip if math.isfinite(clip) else 1.0, given_smoothness=beta)
-    return Plan(
-        problem=Problem(loss, Everything(), dimension=size),
-        n=n,
-        budget=budget,
-        method=AcceleratedSRGD(
-            rounds=rounds or max(1, min(MOST_ROUNDS, math.isqrt(n) // 4)),
-            beta=beta,
-            clip=clip,
-            z_step="halved",
-            mechanism="sqrt",
-        ),
-        rule="network",
+    clip = positive("clip", clip, "It bounds one row's gradient.", infinite=True)
+    loss = CustomLoss(given_lipschitz=clip if math.isfinite(clip) else 1.0, given_smoothness=1.0)
+    method = DPFTRL(
+        rounds=rounds or max(1, min(MOST_ROUNDS, math.isqrt(n))),
+        clip=clip,
+        step_size=MOST_STEP / clip if math.isfinite(clip) else STEP_WITHOUT_CLIP,
+        momentum=MOMENTUM,
+        decay="linear",
+        iterate="last",
+        mechanism="workload",
     )
+    plan = Plan(problem=Problem(loss, Everything(), dimension=size), n=n, budget=budget, method=method, rule="network")
+    if step_size is None:
+        step_size = min(1.0, NOISE / max(model_noise(plan), 1e-300)) * _scale(n, start) * (method.step_size or 0.0)
+    return dataclasses.replace(plan, method=dataclasses.replace(method, step_size=step_size))
+
+
+def _scale(n: int, start: ArrayLike | None) -> float:
+    """Return s."""
+    weights = np.asarray(0.0 if start is None else start, dtype=np.float64)
+    return max(1.0, math.sqrt(FEW_ROWS / n), SHARE * float(np.sqrt(np.mean(weights**2))) / NOISE)
+
+
+def model_noise(plan: Plan) -> float:
+    """Return the standard deviation of the noise on each weight of the model of ``plan``.
+
+    Raises
+    ------
+    InvalidArgument
+        Unless the method of the plan is ``DPFTRL``.
+    """
+    method, schedule = plan.method, plan.schedule
+    if not isinstance(method, DPFTRL):
+        raise InvalidArgument(f"Expected a plan of DP-FTRL, whose steps are fixed, got method={method.name!r}.")
+    increments = np.diff(schedule.mechanism.decoder(), axis=0, prepend=0.0)
+    per_step = np.linalg.norm(method.output_weights() @ increments) * schedule.most_noise.sigma / schedule.batch_size
+    return float(schedule.settings["step_size"] * per_step)

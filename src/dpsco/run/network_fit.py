@@ -88,7 +88,7 @@ def fit_network(
                 "Expected n=..., the public number of rows: the noise is made for it, and the length of a loader "
                 "decides nothing. Rows beyond n are not read; missing ones count as zero rows."
             )
-        plan = plan_network(oracle.size, n, Budget(epsilon, delta))
+        plan = plan_network(oracle.size, n, Budget(epsilon, delta), start=oracle.start)
     elif epsilon is not None or delta is not None or n is not None:
         raise InvalidArgument("plan= states epsilon, delta and n already: leave them out.")
     elif plan.problem.parameters != oracle.size:

@@ -48,7 +48,7 @@ def flat(params: Any) -> np.ndarray:
 
 
 def test_a_pytree_is_trained_and_comes_back_in_its_structure() -> None:
-    plan = dpsco.plan_network(36 + 64 * CLASSES, 3000, Budget(8.0, 1e-5), rounds=12, beta=2.0)
+    plan = dpsco.plan_network(36 + 64 * CLASSES, 3000, Budget(8.0, 1e-5))
     start = initial()
     trained, result = dpsco.jax.fit(network, start, cross_entropy, pictures(3000), plan=plan, classes=CLASSES, key=KEY)
     assert jax.tree.structure(trained) == jax.tree.structure(start)

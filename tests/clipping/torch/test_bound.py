@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import warnings
 from fractions import Fraction
@@ -16,6 +17,7 @@ import dpsco.torch
 from dpsco import Budget
 from dpsco.clipping.torch.clipped_sum import BLOCK_ROWS, add_clipped, cancellation_limit
 from dpsco.clipping.torch.terms import Outer
+from dpsco.methods import AcceleratedSRGD
 from dpsco.planning.network_plan import plan_network
 from dpsco.query import SUMMATION_SLACK, Batch, Query
 
@@ -147,7 +149,8 @@ def test_record_and_replay_finds_nothing_but_the_declared_difference(kind: str, 
     model, loss = network(kind, torch.float32)
     oracle = dpsco.torch.oracle(model, loss, labels=torch.int64, memory=1 << 14)  # several passes per block
     n = 40 if adjacency == "add-remove" else 80
-    plan = plan_network(oracle.size, n, Budget(1.0, 1e-6, adjacency), clip=0.05, rounds=2)
+    plan = plan_network(oracle.size, n, Budget(1.0, 1e-6, adjacency), clip=0.05)
+    plan = dataclasses.replace(plan, method=AcceleratedSRGD(rounds=2, beta=4.0, clip=0.05), rule="by hand")
     rng = np.random.default_rng(3)
     rows, labels = rng.normal(size=(n, WIDTH)), rng.integers(0, 3, n).astype(float)
     ids, place, largest = list(range(n)), 33, 0.0

@@ -69,7 +69,7 @@ class Rows(Dataset):
 
 def test_a_module_is_trained_in_place_and_the_report_comes_back() -> None:
     model, (X, y) = network(), pictures(3000)
-    plan = dpsco.plan_network(sum(p.numel() for p in model.parameters()), 3000, Budget(8.0, 1e-5), rounds=12, beta=2.0)
+    plan = dpsco.plan_network(sum(p.numel() for p in model.parameters()), 3000, Budget(8.0, 1e-5))
     result = dpsco.torch.fit(model, cross_entropy, (X, y), plan=plan, classes=CLASSES, key=KEY)
     np.testing.assert_allclose(weights(model), result.model.coef, rtol=1e-6, atol=1e-7)
     fresh, wanted = pictures(1000, seed=1)
@@ -81,7 +81,7 @@ def test_it_is_the_run_of_an_oracle_on_flat_rows() -> None:
     model, (X, y) = network(), pictures()
     flat = nn.Sequential(nn.Unflatten(1, SHAPE), *copy.deepcopy(model))
     oracle = dpsco.torch.oracle(flat, cross_entropy)
-    plan = dpsco.plan_network(oracle.size, N, Budget(8.0, 1e-5))
+    plan = dpsco.plan_network(oracle.size, N, Budget(8.0, 1e-5), start=oracle.start)
     rows = dpsco.stream(X.reshape(N, -1), y, shuffle=True)
     expected = dpsco.train(plan, rows, oracle=oracle, start=oracle.start, key=KEY)
     result = dpsco.torch.fit(model, cross_entropy, (X, y), **BUDGET, key=KEY)

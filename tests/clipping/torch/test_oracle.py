@@ -52,7 +52,7 @@ def test_training_learns_and_leaves_the_model_alone() -> None:
     before = copy.deepcopy(model.state_dict())
     oracle = dpsco.torch.oracle(model, cross_entropy)
     features, labels = rows(3000)
-    plan = plan_network(oracle.size, 3000, Budget(8.0, 1e-5), rounds=12, beta=2.0, clip=4.0)
+    plan = plan_network(oracle.size, 3000, Budget(8.0, 1e-5))
     result = dpsco.train(plan, dpsco.stream(features, labels), oracle=oracle, start=oracle.start, key=bytes(32))
     fresh, wanted = rows(1000, seed=1)
     trained = oracle.load(result.model)

@@ -1,0 +1,57 @@
+"""The rules of plan_network: the noise on a weight, its scale, its limits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import dpsco
+from dpsco import Budget, InvalidArgument, plan_network
+from dpsco.planning.network_plan import model_noise
+
+
+@pytest.mark.parametrize(("size", "n", "epsilon"), [(50_890, 20_000, 1.0), (50_890, 20_000, 3.0), (300, 30_000, 0.5)])
+def test_the_step_size_leaves_the_noise_of_the_rule_on_each_weight(size, n, epsilon) -> None:
+    assert model_noise(plan_network(size, n, Budget(epsilon, 1e-5))) == pytest.approx(0.08, rel=1e-9)
+
+
+def test_the_noise_of_a_run_is_the_noise_that_the_plan_states() -> None:
+    """Zero rows: the trained weights are noise alone. 20,000 of them; the key is fixed."""
+    plan = plan_network(20_000, 40, Budget(1.0, 1e-5))
+    rows = np.zeros((40, 20_000)), np.zeros(40)
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.Everything(), dimension=20_000)
+    run = dpsco.train(dpsco.Plan(problem, 40, plan.budget, plan.method), dpsco.stream(*rows), key=bytes(32))
+    assert np.std(run.model.coef) == pytest.approx(model_noise(plan), rel=0.03)
+
+
+def test_few_rows_and_long_initial_weights_lengthen_the_steps() -> None:
+    budget = Budget(1.0, 1e-5)
+    assert model_noise(plan_network(100, 5_000, budget)) == pytest.approx(0.16)
+    assert model_noise(plan_network(100, 20_000, budget, start=np.ones(100))) == pytest.approx(0.5)
+    assert plan_network(100, 20_000, budget, start=np.full(100, 0.1)) == plan_network(100, 20_000, budget)
+
+
+def test_large_budgets_reach_the_longest_step() -> None:
+    assert plan_network(100, 30_000, Budget(20.0, 1e-5)).method.step_size == pytest.approx(1.0)
+    assert plan_network(100, 30_000, Budget(20.0, 1e-5), clip=4.0).method.step_size == pytest.approx(0.25)
+    assert plan_network(100, 30_000, Budget(math.inf, 1e-5)).method.step_size == pytest.approx(1.0)
+    assert plan_network(100, 30_000, Budget(math.inf, 1e-5), clip=math.inf).method.step_size == pytest.approx(0.05)
+
+
+def test_what_is_given_is_taken() -> None:
+    method = plan_network(100, 30_000, Budget(1.0, 1e-5), step_size=0.3, clip=2.0, rounds=9).method
+    assert (method.step_size, method.clip, method.rounds) == (0.3, 2.0, 9)
+
+
+def test_the_explanation_states_momentum_and_decay() -> None:
+    words = " ".join(plan_network(100, 400, Budget(1.0, 1e-5), step_size=0.3).explain().split())
+    assert "step_size = 0.3 on average, falling linearly, momentum = 0.9" in words
+
+
+def test_only_fixed_steps_have_a_known_noise() -> None:
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.Everything(), dimension=3)
+    plan = dpsco.Plan(problem, 40, Budget(1.0, 1e-5), dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0))
+    with pytest.raises(InvalidArgument, match="DP-FTRL"):
+        model_noise(plan)
