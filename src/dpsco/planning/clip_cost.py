@@ -69,7 +69,7 @@ def clip_costs(spread: Array, tail: float) -> Array:
     return np.log(np.mean(costs, axis=1) + _LEAST)
 
 
-def clip_cost(table: Array, share: float, m: Array) -> Array:
+def clip_cost(table: Array, share: float | Array, m: Array) -> Array:
     """Return the cost of a clip of ``share``, where motion adds ``m`` to the mean square of a contribution."""
     places = np.log(share) - 0.5 * np.log1p(m)
     return np.exp(np.interp(places, np.log(_SHARES), table))

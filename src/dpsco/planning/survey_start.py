@@ -92,7 +92,8 @@ class Start:
 
     @cached_property
     def _tabulated(self) -> Array:
-        return np.array([_spread_scores(*_chances(self.shares, spread)) for spread in _SPREADS])
+        shares = np.zeros(0) if self.shares is None else self.shares
+        return np.array([_spread_scores(*_chances(shares, spread)) for spread in _SPREADS])
 
 
 def start_from(

@@ -32,10 +32,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dpsco.parallel import available_threads, in_order
 from dpsco.planning.clip_cost import clip_cost, clip_costs, label_spread
 from dpsco.planning.geometry import Geometry, Metric, metric
 from dpsco.planning.response_curves import ResponseCurves, response_curves
@@ -71,6 +73,8 @@ BETAS = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.6, 1.8, 2.1, 2
 HORIZONS = (4, 5, 7, 9, 11, 13, 15)
 """Fewer only where no more are allowed: three rounds need a better beta than a survey gives."""
 MOST = 160
+_IN_THREADS = 64
+"""Directions from which ridges are tried in threads: less takes as long as to wake one."""
 SINGLE, GROUP = 16, 6
 HIDDEN = 0.3
 """Tables that need an intercept: mean signal behind the noise, as a share of the base's loss, before the gradient of
@@ -221,7 +225,8 @@ def rounds_choice(
         chances = start.chances_at(signal)
         again = resurvey(truth, moved + left, variance, shape, survey_rows, there, each)
         forms = [metric(again.shape, ridge) for ridge in ridges]
-        found = [_in_metric(truth, again, form, each) for form in forms]
+        threads = available_threads() if len(truth) >= _IN_THREADS else 1
+        found = list(in_order((partial(_in_metric, truth, again, form, each) for form in forms), threads))
         sizes, counts, missing, moved_far = (np.stack(part) for part in zip(*(part[:4] for part in found), strict=True))
         top, energy = np.array([part[4:] for part in found]).T
         populations = Populations(  # for every ridge and factor
@@ -275,7 +280,9 @@ def rounds_choice(
         z_step,
         beta,
         share * slope * math.sqrt(energy),
-        *predicted,
+        predicted[0],
+        predicted[1],
+        predicted[2],
         ratios=np.clip(c * seen / beta, 1e-4, 1.0),
     )
 
@@ -285,10 +292,11 @@ def _in_metric(truth: Array, again: Resurvey, form: Metric, each: float) -> tupl
 
     The units of beta and clip must be what the real survey shows, not the truth.
     """
-    whitened = form.forward(np.diag(np.sqrt(truth)))
-    values, vectors = np.linalg.eigh(whitened @ whitened.T)
-    far = (np.sum((vectors.T @ form.start(part)) ** 2, axis=1) * each for part in (again.missing, again.step))
-    return *_grouped(np.maximum(values, 0.0), *far), *_seen(again.shape, form)
+    with np.errstate(all="ignore"):  # that of the caller does not hold in a thread
+        whitened = form.forward(np.diag(np.sqrt(truth)))
+        values, vectors = np.linalg.eigh(whitened @ whitened.T)
+        far = (np.sum((vectors.T @ form.start(part)) ** 2, axis=1) * each for part in (again.missing, again.step))
+        return *_grouped(np.maximum(values, 0.0), *far), *_seen(again.shape, form)
 
 
 def _flat(values: Array) -> Array:
