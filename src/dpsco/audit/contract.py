@@ -221,7 +221,7 @@ def _outcome_check(subject: Subject, questions: list[_Question], rows: list[OddR
         "every row is taken",
         "can one row make the run stop, or warn?",
         not findings,
-        f"{len(rows) - len(findings)} of {len(rows)} kinds of odd rows are taken in silence",
+        f"{len(rows) - len(findings)} of {len(rows)} kinds of odd rows stop nothing and cause no warning",
         f"deterministic, {len(rows)} kinds of synthetic rows",
         tuple(findings[: 2 * _LISTED]),
     )
