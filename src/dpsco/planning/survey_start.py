@@ -70,21 +70,21 @@ class Start:
     """(k,): variance of a released gradient entry, without sampling."""
     gradient_square: Array | None = None
     """(k,): mean over the outputs of the squared released gradient at the base, per direction; None without one."""
-    shares: Array | None = None
-    """(K,): class shares; None for other losses."""
+    shares: Array = field(default_factory=lambda: np.zeros(0))
+    """(K,): class shares, (1,) for two classes; empty for other losses."""
     leaning: Array = field(default_factory=lambda: np.full(len(LEANINGS), 1 / len(LEANINGS)))
     """Weights of ``LEANINGS``."""
 
     def curvature_at(self, signal: float) -> float:
         """Return the mean second derivative where Gaussian scores hold ``signal`` of the loss of the base."""
-        if self.shares is None or not len(self.shares):
+        if not len(self.shares):
             return self.curvature
         found = self._tabulated
         return float(np.interp(signal, found[:, 0], found[:, 1]))
 
     def chances_at(self, signal: float) -> tuple[Array, Array] | None:
         """Return chances of the classes (rows, K) and weights of the rows at that signal; None for other losses."""
-        if self.shares is None or not len(self.shares):
+        if not len(self.shares):
             return None
         chances, weights = _chances(self.shares, float(np.interp(signal, self._tabulated[:, 0], _SPREADS)))
         few = max(_FEW // chances.shape[1], 31)  # all the nodes of one score; of more, as many draws as are cheap
