@@ -137,7 +137,7 @@ def test_a_quote_that_was_not_escaped_joins_no_rows(end: str, block: int, tmp_pa
     monkeypatch.setattr(reader, "BLOCK_BYTES", 4096)
     columns, path = PublicColumns(ranges={"a": (0, 1)}, hashed={"note": 16}), tmp_path / "rows.csv"
     lines = [f"0.5,n{k},{k % 2}" for k in range(60)]
-    lines[30] = '0.5,"x, y",1'
+    lines[30] = '0.5,"x y",1'
     for odd, fits in (('"oops', False), ('"', False), ('oo"ps', True), ('"oops"x', True), ('"o""ps"', True)):
         text = ENDS[end].join(["a,note,y", *lines[:20], f"0.5,{odd},0", *lines[21:], ""])
         path.write_text(text, newline="")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -248,13 +250,22 @@ def test_a_row_of_any_scale_moves_the_sum_by_one_clip_and_no_other_row(value: fl
     assert moved <= CLIP * (1 + 2.0**-10) + np.sqrt(oracle.size) * GRID
 
 
-def test_threads_that_share_an_oracle_get_the_sums_of_their_own_rows() -> None:
-    model = nn.Sequential(nn.Linear(WIDTH, 200), nn.Tanh(), nn.Linear(200, 3))
-    oracle = dpsco.torch.oracle(model, functional.cross_entropy)
+class Meets(Linear):
+    meeting: threading.Barrier | None = None
+
+    def before(self, x):
+        if self.meeting is not None:
+            with suppress(threading.BrokenBarrierError):
+                self.meeting.wait(0.2)  # two passes at a time would meet here, with the parameters of one of them
+        return x
+
+
+def test_threads_that_share_an_oracle_get_the_sums_of_their_own_rows(monkeypatch) -> None:
+    oracle = dpsco.torch.oracle(Meets(), functional.cross_entropy)
     sides = [(X, (oracle.start, 1.01 * oracle.start)), (-X, (2.0 * oracle.start, oracle.start))]
     alone = [ask(oracle, rows, points=points).total for rows, points in sides]
+    monkeypatch.setattr(Meets, "meeting", threading.Barrier(2))
     with ThreadPoolExecutor(2) as pool:
-        for _ in range(10):
-            made = [pool.submit(ask, oracle, rows, Y, points) for rows, points in sides]
-            for future, total in zip(made, alone, strict=True):
-                np.testing.assert_array_equal(future.result().total, total)
+        made = [pool.submit(ask, oracle, rows, Y, points) for rows, points in sides]
+    for future, total in zip(made, alone, strict=True):
+        np.testing.assert_array_equal(future.result().total, total)
