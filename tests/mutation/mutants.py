@@ -164,7 +164,7 @@ MUTANTS = (
         (
             (
                 "accounting/budget.py",
-                "return gaussian.mu_of(self.epsilon, self.gaussian_delta)",
+                "return _mu_of(self.epsilon, self.gaussian_delta)",
                 "return self.epsilon / math.sqrt(2 * math.log(2.5 / self.delta))",
             ),
         ),
