@@ -272,6 +272,27 @@ MUTANTS = (
         ("tests/clipping/test_survey.py::test_unit_rows_are_no_longer_than_1_in_exact_arithmetic[1.0]",),
     ),
     Mutant(
+        "a compiled survey without its clip",
+        (
+            (
+                "clipping/kernels/moments.py",
+                "scale = (1.0 - margin) / max(feature_norm * (1.0 - margin), length)",
+                "scale = 1.0 / feature_norm",
+            ),
+        ),
+        ("tests/clipping/test_compiled_survey.py::test_one_row_keeps_the_bound[7-float64]",),
+    ),
+    Mutant(
+        "rounds behind a survey clipped by a norm that is too short",
+        (("clipping/kernels/mapped_rows.py", "math.copysign(min(whole, most), c[i])", "math.copysign(whole, c[i])"),),
+        ("tests/clipping/test_folded.py::test_no_rows_contribution_is_longer_than_the_clip_in_the_metric[70-float64]",),
+    ),
+    Mutant(
+        "a map in factors that are not orthonormal, folded",
+        (("clipping/low_rank_map.py", "if not off <= p * 2.0**-46:", "if not finite:"),),
+        ("tests/clipping/test_folded.py::test_what_is_not_proven_takes_mapped_rows",),
+    ),
+    Mutant(
         "surveyed rows used twice",
         (
             (
