@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsco import Huber, LinearOracle, Logistic, PerExample, SmoothedHinge, Softmax, Squared
+from dpsco import Huber, LinearOracle, Logistic, MulticlassHinge, PerExample, SmoothedHinge, Softmax, Squared
 from dpsco.clipping.bound import LARGEST_NORM, clip_scale, row_norms
 from dpsco.query import Batch, Query
 
@@ -47,7 +47,15 @@ def adversarial_labels(rng: np.random.Generator, loss: Any, count: int) -> np.nd
     return labels
 
 
-LOSSES = [Logistic(), Squared(label_bound=1e250), Huber(width=1e250), Huber(), SmoothedHinge(), Softmax(classes=3)]
+LOSSES = [
+    Logistic(),
+    Squared(label_bound=1e250),
+    Huber(width=1e250),
+    Huber(),
+    SmoothedHinge(),
+    Softmax(classes=3),
+    MulticlassHinge(3),
+]
 
 
 def worst_excess(loss: Any, count: int, seed: int) -> float:

@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsco import Huber, LinearOracle, Logistic, SmoothedHinge, Softmax, Squared
+from dpsco import Huber, LinearOracle, Logistic, MulticlassHinge, SmoothedHinge, Softmax, Squared
 from dpsco.clipping import CompiledOracle, linear_oracle
 from dpsco.problem import CustomLoss, L2Ball, Problem
 from dpsco.query import CHUNK_ROWS, SUMMATION_SLACK, Batch, Clipped, Query, to_grid
 
-LOSSES = [Logistic(), Squared(label_bound=5.0), Huber(width=0.7), SmoothedHinge(width=0.6), Softmax(classes=4)]
+LOSSES = [
+    Logistic(),
+    Squared(label_bound=5.0),
+    Huber(width=0.7),
+    SmoothedHinge(width=0.6),
+    Softmax(classes=4),
+    MulticlassHinge(3, 0.6),
+]
 IDS = [loss.kind for loss in LOSSES]
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 

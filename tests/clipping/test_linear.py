@@ -16,10 +16,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsco import Huber, LinearOracle, Logistic, PerExample, SmoothedHinge, Softmax, Squared
+from dpsco import Huber, LinearOracle, Logistic, MulticlassHinge, PerExample, SmoothedHinge, Softmax, Squared
 from dpsco.query import CHUNK_ROWS, SUMMATION_SLACK, Batch, Query, to_grid
 
-LOSSES = [Logistic(), Squared(label_bound=5.0), Huber(width=0.7), SmoothedHinge(width=0.6), Softmax(classes=4)]
+LOSSES = [
+    Logistic(),
+    Squared(label_bound=5.0),
+    Huber(width=0.7),
+    SmoothedHinge(width=0.6),
+    Softmax(classes=4),
+    MulticlassHinge(3, 0.6),
+]
 IDS = [loss.kind for loss in LOSSES]
 
 
@@ -42,6 +49,9 @@ def loss_value(loss: Any, scores: list[complex], label: float) -> complex:
         if short.real <= 0:
             return 0j
         return short * short / (2 * loss.width) if short.real < loss.width else short - loss.width / 2
+    if isinstance(loss, MulticlassHinge):
+        raised = [score + (k != label) for k, score in enumerate(scores)]
+        return loss.width * cmath.log(sum(cmath.exp(m / loss.width) for m in raised)) - raised[int(label)]
     largest = max(score.real for score in scores)
     return cmath.log(sum(cmath.exp(score - largest) for score in scores)) + largest - scores[int(label)]
 

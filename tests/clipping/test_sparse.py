@@ -12,12 +12,19 @@ import pytest
 import scipy.sparse as sp
 
 import dpsco
-from dpsco import Huber, LinearOracle, Logistic, SmoothedHinge, Softmax, Squared
+from dpsco import Huber, LinearOracle, Logistic, MulticlassHinge, SmoothedHinge, Softmax, Squared
 from dpsco.clipping import CompiledOracle
 from dpsco.query import CHUNK_ROWS, SUMMATION_SLACK, Batch, Query
 from dpsco.rows.csr import CsrRows
 
-LOSSES = [Logistic(), Squared(label_bound=5.0), Huber(width=0.7), SmoothedHinge(width=0.6), Softmax(classes=4)]
+LOSSES = [
+    Logistic(),
+    Squared(label_bound=5.0),
+    Huber(width=0.7),
+    SmoothedHinge(width=0.6),
+    Softmax(classes=4),
+    MulticlassHinge(3, 0.6),
+]
 IDS = [loss.kind for loss in LOSSES]
 ORACLES = {"plain": LinearOracle, "compiled": CompiledOracle}
 

@@ -45,7 +45,6 @@ def test_the_tags_are_the_declared_ones() -> None:
         assert not tags.no_validation
         assert not tags.non_deterministic
         assert (tags.classifier_tags or tags.regressor_tags).poor_score
-    assert not get_tags(PrivateLinearSVC()).classifier_tags.multi_class
 
 
 def test_the_leak_warning_is_a_warning_a_user_can_filter() -> None:

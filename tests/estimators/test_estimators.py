@@ -64,10 +64,26 @@ def test_softmax_and_text_labels() -> None:
     np.testing.assert_allclose(np.exp(clf.predict_log_proba(X)), clf.predict_proba(X))
 
 
-def test_support_vectors_take_two_classes() -> None:
-    assert PrivateLinearSVC(**{**PUBLIC, "epsilon": 4.0}).fit(X, Y).score(X, Y) > 0.6
-    with pytest.raises(dpsco.InvalidArgument, match="softmax"):
-        PrivateLinearSVC(epsilon=1.0, delta=1e-6, classes=[0, 1, 2]).fit(X, Y)
+def test_support_vectors_of_two_classes_have_one_score() -> None:
+    svc = PrivateLinearSVC(**{**PUBLIC, "epsilon": 4.0}).fit(X, Y)
+    assert svc.score(X, Y) > 0.6
+    assert svc.coef_.shape == (1, X.shape[1])
+
+
+@pytest.mark.parametrize("survey", ["none", "full"])
+def test_support_vectors_of_three_classes_share_one_run_and_budget(survey) -> None:
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 3, 9_000)
+    rows = np.eye(3, 4)[labels] + 0.35 * rng.standard_normal((9_000, 4))
+    named = np.array(["low", "middle", "high"])[labels]
+    public = {"epsilon": 2.0, "delta": 1e-6, "feature_norm": 2.0, "classes": ["low", "middle", "high"]}
+    svc = PrivateLinearSVC(**public, survey=survey).fit(rows, named)
+    assert svc.coef_.shape == (3, 4)
+    assert svc.decision_function(rows).shape == (9_000, 3)
+    assert svc.score(rows, named) > 0.9  # 0.97 without privacy
+    assert svc.privacy_.epsilon <= 2.0
+    with pytest.raises(dpsco.IntervalError, match="survey" if survey == "none" else "multiclass hinge"):
+        svc.summary()
 
 
 # --- facts ------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import pickle
 import warnings
 
@@ -217,13 +216,6 @@ def test_a_surveyed_plan_says_what_noise_costs_before_the_survey(n, hopeless) ->
     noise = 1 / (dpsco.mu_of(1.0, 1e-6) * (n - plan.method.rows))
     assert f"excess risk of about {2 * (200 * noise) ** 2:.2g}. A constant prediction has about 0.347" in said
     assert ("can hardly beat a constant" in said) == hopeless
-
-
-def test_several_classes_of_support_vectors_are_refused_with_the_way() -> None:
-    with pytest.raises(dpsco.InvalidArgument, match="OneVsRestClassifier") as error:
-        dpsco.PrivateLinearSVC(delta=1e-6, classes=[0, 1, 2]).fit(np.ones((9, 2)), np.arange(9) % 3)
-    mu = math.sqrt(3) * dpsco.mu_of(1.0, 1e-6)
-    assert f"epsilon = {dpsco.epsilon_of(mu, 1e-6):.3g} together" in str(error.value)
 
 
 def test_class_weights_are_public_and_move_the_threshold() -> None:

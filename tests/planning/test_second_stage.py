@@ -12,7 +12,14 @@ import dpsco
 from dpsco.methods import Surveyed
 from dpsco.planning.second_stage import second_stage
 
-LOSSES = (dpsco.Logistic(), dpsco.Softmax(3), dpsco.Squared(2.0), dpsco.Huber(0.5), dpsco.SmoothedHinge(0.5))
+LOSSES = (
+    dpsco.Logistic(),
+    dpsco.Softmax(3),
+    dpsco.Squared(2.0),
+    dpsco.Huber(0.5),
+    dpsco.SmoothedHinge(0.5),
+    dpsco.MulticlassHinge(3),
+)
 RELEASES = {
     "nothing": lambda length, sigma: np.zeros(length),
     "tiny": lambda length, sigma: np.full(length, 1e-300),

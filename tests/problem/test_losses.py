@@ -22,17 +22,26 @@ def test_slope_is_the_derivative_of_value(loss) -> None:
     np.testing.assert_allclose(loss.slope(scores, labels), numeric, atol=3e-6)
 
 
-def test_softmax_slope_is_the_gradient_of_value() -> None:
-    loss = dpsco.Softmax(classes=4)
+@pytest.mark.parametrize("loss", [dpsco.Softmax(4), dpsco.MulticlassHinge(4, 0.5)], ids=lambda loss: loss.kind)
+def test_slope_of_several_scores_is_the_gradient_of_value_and_curvature_that_of_slope(loss) -> None:
     scores, labels = RNG.uniform(-3, 3, (200, 4)), RNG.integers(0, 4, 200)
     h = 1e-6
     for k in range(4):
         step = h * np.eye(4)[k]
         numeric = (loss.value(scores + step, labels) - loss.value(scores - step, labels)) / (2 * h)
         np.testing.assert_allclose(loss.slope(scores, labels)[:, k], numeric, atol=1e-8)
+        numeric = (loss.slope(scores + step, labels) - loss.slope(scores - step, labels)) / (2 * h)
+        np.testing.assert_allclose(loss.curvature(scores, labels)[:, :, k], numeric, atol=1e-8)
 
 
-@pytest.mark.parametrize("loss", [*ONE_SCORE, dpsco.Softmax(3)], ids=lambda loss: loss.kind)
+def test_the_multiclass_hinge_is_that_of_crammer_and_singer_in_the_limit() -> None:
+    scores, labels = RNG.uniform(-3, 3, (200, 4)), RNG.integers(0, 4, 200)
+    own = scores[np.arange(200), labels]
+    hinge = np.max(scores + (np.arange(4) != labels[:, None]), axis=1) - own
+    np.testing.assert_allclose(dpsco.MulticlassHinge(4, 1e-3).value(scores, labels), hinge, atol=1e-3 * math.log(4))
+
+
+@pytest.mark.parametrize("loss", [*ONE_SCORE, dpsco.Softmax(3), dpsco.MulticlassHinge(3)], ids=lambda loss: loss.kind)
 def test_lipschitz_and_smoothness_hold_on_random_rows_and_are_not_idle(loss) -> None:
     norm, radius, p, k = 1.5, 2.0, 5, loss.outputs
     problem = dpsco.Problem(loss, dpsco.L2Ball(radius), dimension=p, feature_norm=norm)

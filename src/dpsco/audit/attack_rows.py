@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsco.problem import CustomLoss, Huber, Problem, Softmax, Squared
+from dpsco.problem import CustomLoss, Huber, Problem, Squared
 from dpsco.query import Array, Moment
 
 __all__ = ["OddRow", "far_from", "odd_rows", "ordinary_rows"]
@@ -85,8 +85,8 @@ def far_from(row: OddRow, problem: Problem, moment: Moment | None) -> OddRow:
 
 def _labels(problem: Problem, count: int, rng: np.random.Generator) -> Array:
     loss: Any = problem.loss
-    if isinstance(loss, Softmax):
-        return rng.integers(0, loss.classes, count).astype(np.float64)
+    if loss.class_count:
+        return rng.integers(0, loss.class_count, count).astype(np.float64)
     bound = getattr(loss, "label_bound", None)
     if bound is not None or loss.kind == "huber":
         return rng.uniform(-1.0, 1.0, count) * min(1.0, bound or 1.0)

@@ -85,11 +85,12 @@ def loss_of(args: argparse.Namespace) -> Loss:
         if args.classes is None:
             raise InvalidArgument("--loss softmax needs --classes A,B,C: you declare the public set of labels.")
         return dpsco.Softmax(len(class_names(args)))
-    if len(class_names(args)) != 2:
-        raise InvalidArgument(
-            f"--loss {args.loss} needs two classes, got {len(class_names(args))}. Use --loss softmax for more."
-        )
-    return dpsco.Logistic() if args.loss == "logistic" else dpsco.SmoothedHinge()
+    count = len(class_names(args))
+    if args.loss == "smoothed-hinge":
+        return dpsco.SmoothedHinge() if count == 2 else dpsco.MulticlassHinge(count)
+    if count != 2:
+        raise InvalidArgument(f"--loss logistic needs two classes, got {count}. Use --loss softmax for more.")
+    return dpsco.Logistic()
 
 
 def budget_of(args: argparse.Namespace) -> Budget:

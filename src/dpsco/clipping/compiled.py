@@ -27,7 +27,7 @@ from dpsco.clipping.kernel_inputs import ask_of, flat, row_type
 from dpsco.clipping.linear import LinearOracle
 from dpsco.clipping.softmax import SoftmaxOracle
 from dpsco.parallel import available_threads, team
-from dpsco.problem.losses import Loss
+from dpsco.problem.losses import Loss, Softmax
 from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 
@@ -141,6 +141,8 @@ class CompiledOracle:
         """Compute the clipped sum of ``batch``."""
         plain = LinearOracle(self.loss, self.intercept, self.slope)
         if query.rowwise:  # one row per block: in the plain path a row's bits depend on that row only
+            return plain.answer(query, batch)
+        if self.loss.outputs > 1 and not isinstance(self.loss, Softmax):
             return plain.answer(query, batch)
         if self.loss.outputs > 1:
             return SoftmaxOracle(self.loss, self.intercept, self.threads).answer(query, batch)

@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
-from dpsco.accounting.gaussian import compose, epsilon_of, mu_of
-from dpsco.errors import InvalidArgument
 from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.public_facts import class_codes, class_shares, declared_classes
 from dpsco.estimators.validation import check_labels
 from dpsco.planning.geometry import Geometry
-from dpsco.problem import Logistic, Loss, SmoothedHinge, Softmax
+from dpsco.problem import Logistic, Loss, MulticlassHinge, SmoothedHinge, Softmax
 from dpsco.query import Array
 from dpsco.run import Model
 
@@ -27,7 +25,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
     classes: Sequence[Any] | None
     class_weight: Mapping[Any, float] | None
 
-    def _loss(self, classes: int) -> Logistic | Softmax | SmoothedHinge:
+    def _loss(self, classes: int) -> Logistic | Softmax | SmoothedHinge | MulticlassHinge:
         raise NotImplementedError
 
     def _targets(self, y: Any, *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
@@ -216,7 +214,10 @@ class PrivateLogisticRegression(_PrivateClassifier):
 
 
 class PrivateLinearSVC(_PrivateClassifier):
-    """Differentially private linear support vector classifier: two classes, smoothed hinge loss.
+    """Differentially private linear support vector classifier, by smoothed hinge losses.
+
+    Two classes have one score and ``SmoothedHinge``, more have a score each and ``MulticlassHinge``: one run and one
+    budget for all of them.
 
     Parameters
     ----------
@@ -285,23 +286,5 @@ class PrivateLinearSVC(_PrivateClassifier):
         self.account = account
         self.random_state = random_state
 
-    def _loss(self, classes: int) -> SmoothedHinge:
-        if classes > 2:
-            raise InvalidArgument(
-                "Only binary classification is supported. The type of the target is multiclass: use "
-                "PrivateLogisticRegression, which has a softmax form and one budget, or one-vs-rest: sklearn's "
-                f"OneVsRestClassifier(PrivateLinearSVC(classes=[0, 1], ...)) makes {classes} fits on the same rows, "
-                f"which at epsilon = {self.epsilon:g} each are about epsilon = {self._together(classes):.3g} together "
-                "(account= adds them up)."
-            )
-        return SmoothedHinge(self.width)
-
-    def _together(self, fits: int) -> float:
-        """Return epsilon of several fits on the same rows, at the delta of one."""
-        delta = 1e-6 if self.delta is None else self.delta
-        return epsilon_of(compose(*[mu_of(self.epsilon, delta)] * fits), delta)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+    def _loss(self, classes: int) -> SmoothedHinge | MulticlassHinge:
+        return SmoothedHinge(self.width) if classes == 2 else MulticlassHinge(classes, self.width)

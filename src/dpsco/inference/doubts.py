@@ -9,7 +9,7 @@ from dpsco.errors import IntervalError
 from dpsco.inference.evidence import Evidence
 from dpsco.methods import AcceleratedSRGD
 from dpsco.planning.plan import Plan
-from dpsco.problem import L2Ball
+from dpsco.problem import L2Ball, MulticlassHinge
 
 __all__ = ["Signs", "notes", "refuse", "refuse_plan"]
 
@@ -50,6 +50,8 @@ def refuse_plan(evidence: Evidence | None) -> Evidence:
             "file). Plan with survey='intervals'."
         )
     method = evidence.second.plan.method
+    if isinstance(evidence.plan.problem.loss, MulticlassHinge):
+        raise IntervalError("Intervals are not known for the multiclass hinge: its Hessian is no form of the survey's.")
     if not evidence.complete:
         raise IntervalError("The run is not complete: its last rounds still move the model. Feed it all n rows.")
     if not isinstance(method, AcceleratedSRGD) or method.adaptive:

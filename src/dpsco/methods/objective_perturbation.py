@@ -44,7 +44,7 @@ from dpsco.methods.method import Method, RowAccess, value_of
 from dpsco.methods.minimise import certified_minimum
 from dpsco.methods.phases import PhasedState
 from dpsco.methods.schedule import Schedule
-from dpsco.problem import Huber, Problem, Softmax, Squared
+from dpsco.problem import Huber, MulticlassHinge, Problem, Softmax, Squared
 from dpsco.query import Array, Batch, Clipped, Portion, Query, Released
 from dpsco.release.calibration import calibrate_residual
 from dpsco.release.float_noise import COUPLING
@@ -303,6 +303,11 @@ class ObjectivePerturbation(ConvexMethod):
             raise InvalidArgument(
                 f"Expected records=1 for method={self.name!r}: its accounting knows neighbours that differ in one row. "
                 "Use a method that needs clipping alone for several records at once."
+            )
+        if isinstance(problem.loss, MulticlassHinge):
+            raise InvalidArgument(
+                f"method={self.name!r} has a proof for softmax and for losses of one score, not for multiclass-hinge. "
+                "Use Softmax, or a method that needs clipping alone."
             )
         if problem.parameters > WIDEST:
             raise InvalidArgument(

@@ -40,7 +40,7 @@ from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
 from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.methods.method import Method, RoundMethod, value_of
 from dpsco.methods.schedule import Schedule
-from dpsco.problem import Box, CustomLoss, Everything, Huber, L2Ball, Logistic, Problem, SmoothedHinge, Softmax, Squared
+from dpsco.problem import Box, CustomLoss, Everything, Huber, L2Ball, Logistic, Problem, Softmax, Squared
 from dpsco.query import Array, Moment, Query, Released
 from dpsco.release.calibration import calibrate_survey
 from dpsco.release.mechanisms import Independent
@@ -218,7 +218,6 @@ def moment_schedule(problem: Problem, n: int, budget: Budget, moment: Moment, *,
 def moment_of(problem: Problem, kind: str) -> Moment:
     """Return the survey's question for a problem, with the default weights."""
     loss = problem.loss
-    classes = loss.outputs if isinstance(loss, Softmax) else 2 if isinstance(loss, (Logistic, SmoothedHinge)) else 0
     if isinstance(loss, Logistic):
         slope = 0.5
     elif isinstance(loss, Softmax):
@@ -230,4 +229,4 @@ def moment_of(problem: Problem, kind: str) -> Moment:
     else:
         slope = loss.lipschitz(1.0, 0.0)
     constant = INTERCEPT if problem.intercept else 0.0
-    return Moment(kind, problem.feature_norm, constant, loss.outputs, classes, slope, gradient=0.5, health=0.1)
+    return Moment(kind, problem.feature_norm, constant, loss.outputs, loss.class_count, slope, gradient=0.5, health=0.1)

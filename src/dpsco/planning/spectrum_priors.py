@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsco.problem import CustomLoss, Huber, Logistic, Problem, SmoothedHinge, Softmax, Squared
+from dpsco.problem import CustomLoss, Huber, Logistic, MulticlassHinge, Problem, SmoothedHinge, Softmax, Squared
 from dpsco.query import Array
 
 __all__ = ["LossScale", "Populations", "loss_scale", "populations"]
@@ -56,6 +56,9 @@ def loss_scale(problem: Problem) -> LossScale:
     if isinstance(loss, Softmax):
         gap = 0.5 * math.log(loss.classes)
         return LossScale(curvature=1.0 / loss.classes, disagreement=1.0, score=1.0, gap=gap, slope=math.sqrt(2.0))
+    if isinstance(loss, MulticlassHinge):
+        start = loss.width * math.log(1 + (loss.classes - 1) * math.exp(min(1 / loss.width, 700.0)))
+        return LossScale(1.0 / (loss.classes * loss.width), loss.width, 1.0, gap=0.5 * start, slope=math.sqrt(2.0))
     if isinstance(loss, SmoothedHinge):
         return LossScale(curvature=1.0 / loss.width, disagreement=loss.width, score=1.0, gap=0.5, slope=1.0)
     if isinstance(loss, Huber):

@@ -13,7 +13,7 @@ from dpsco.errors import InvalidArgument, positive, positive_integer
 from dpsco.problem.loss import Labels, Loss
 from dpsco.query import Array
 
-__all__ = ["Logistic", "SmoothedHinge", "Softmax"]
+__all__ = ["Logistic", "MulticlassHinge", "SmoothedHinge", "Softmax"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +23,16 @@ class _OfClasses(Loss):
     weights: tuple[float, ...] = field(default=(), repr=False)
 
     @property
-    def _count(self) -> int:
+    def class_count(self) -> int:
         """Number of labels."""
         return 2
 
     def __post_init__(self) -> None:
         weights = tuple(float(positive("weights", each, "They are public.")) for each in self.weights)
-        if weights and (len(weights) != self._count or max(weights) > 1):
-            raise InvalidArgument(f"Expected weights to be empty or {self._count} numbers in (0, 1], one per class.")
+        if weights and (len(weights) != self.class_count or max(weights) > 1):
+            raise InvalidArgument(
+                f"Expected weights to be empty or {self.class_count} numbers in (0, 1], one per class."
+            )
         object.__setattr__(self, "weights", weights)
 
     def class_weights(self, labels: Labels) -> Array | None:
@@ -137,7 +139,46 @@ class SmoothedHinge(_Binary):
 
 
 @dataclass(frozen=True)
-class Softmax(_OfClasses):
+class _ScorePerClass(_OfClasses):
+    """A loss with one score per class: the labels 0 .. classes - 1."""
+
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        classes = positive_integer("classes", self.classes, "It is the number of labels; it must be public.")
+        if classes < 2:
+            raise InvalidArgument(f"Expected classes={classes} >= 2.")
+        object.__setattr__(self, "classes", classes)
+        super().__post_init__()
+
+    @property
+    def class_count(self) -> int:
+        """Number of classes."""
+        return self.classes
+
+    @property
+    def outputs(self) -> int:
+        """Number of classes."""
+        return self.classes
+
+    def lipschitz(self, feature_norm: float, radius: float) -> float:
+        """L = sqrt(2) feature_norm."""
+        return math.sqrt(2.0) * feature_norm
+
+    labels_are = "whole numbers from 0 to classes - 1"
+
+    def valid(self, labels: Labels) -> NDArray[np.bool_]:
+        """Accept whole numbers from 0 to classes - 1."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray((labels >= 0) & (labels < self.classes) & (labels == np.floor(labels)))
+
+    def predict(self, scores: Array) -> NDArray[Any]:
+        """Return the class of the largest score."""
+        return np.asarray(np.argmax(scores, axis=1))
+
+
+@dataclass(frozen=True)
+class Softmax(_ScorePerClass):
     """Cross-entropy over the labels 0 .. classes - 1: L = sqrt(2) norm, M = norm^2 / 2.
 
     Parameters
@@ -149,27 +190,6 @@ class Softmax(_OfClasses):
     """
 
     kind: ClassVar[str] = "softmax"
-    classes: int = 2
-
-    def __post_init__(self) -> None:
-        classes = positive_integer("classes", self.classes, "It is the number of labels; it must be public.")
-        if classes < 2:
-            raise InvalidArgument(f"Expected classes={classes} >= 2.")
-        object.__setattr__(self, "classes", classes)
-        super().__post_init__()
-
-    @property
-    def _count(self) -> int:
-        return self.classes
-
-    @property
-    def outputs(self) -> int:
-        """Number of classes."""
-        return self.classes
-
-    def lipschitz(self, feature_norm: float, radius: float) -> float:
-        """L = sqrt(2) feature_norm."""
-        return math.sqrt(2.0) * feature_norm
 
     def smoothness(self, feature_norm: float) -> float:
         """M = feature_norm^2 / 2."""
@@ -192,16 +212,58 @@ class Softmax(_OfClasses):
         weights = _softmax(scores)
         return self._weighted(weights[:, :, None] * (np.eye(self.classes) - weights[:, None, :]), labels)
 
-    labels_are = "whole numbers from 0 to classes - 1"
 
-    def valid(self, labels: Labels) -> NDArray[np.bool_]:
-        """Accept whole numbers from 0 to classes - 1."""
-        with np.errstate(invalid="ignore"):
-            return np.asarray((labels >= 0) & (labels < self.classes) & (labels == np.floor(labels)))
+@dataclass(frozen=True)
+class MulticlassHinge(_ScorePerClass):
+    """Smoothed hinge loss of several classes: L = sqrt(2) norm, M = norm^2 / (2 width).
 
-    def predict(self, scores: Array) -> NDArray[Any]:
-        """Return the class of the largest score."""
-        return np.asarray(np.argmax(scores, axis=1))
+    The hinge of Crammer and Singer (2001) is max_k (m_k + [k != y]) - m_y: the score of the label is to exceed every
+    other by 1. Here log-sum-exp of temperature ``width`` takes the place of the maximum, so the slope is that of
+    softmax behind a margin.
+
+    Parameters
+    ----------
+    classes : int
+        Public number of labels, at least 2.
+    width : float
+        Temperature: 0 in the limit is the hinge itself.
+    weights : tuple of float
+        As in ``Logistic``.
+    """
+
+    kind: ClassVar[str] = "multiclass-hinge"
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "width", positive("width", self.width, "It is the temperature of the maximum."))
+
+    def smoothness(self, feature_norm: float) -> float:
+        """M = feature_norm^2 / (2 width)."""
+        return feature_norm**2 / (2 * self.width)
+
+    def value(self, scores: Array, labels: Labels) -> Array:
+        """Compute width log(sum_k exp((m_k + [k != y]) / width)) - m_y."""
+        raised = self._raised(scores, labels)
+        most = raised.max(axis=1)
+        total = np.exp((raised - most[:, None]) / self.width).sum(axis=1)
+        chosen = np.take_along_axis(raised, labels.astype(np.int64)[:, None], axis=1)[:, 0]
+        return self._weighted(np.asarray(most + self.width * np.log(total) - chosen), labels)
+
+    def slope(self, scores: Array, labels: Labels) -> Array:
+        """Compute softmax((m + [k != y]) / width) - e_y."""
+        q = _softmax(self._raised(scores, labels) / self.width)
+        q[np.arange(len(q)), labels.astype(np.int64)] -= 1.0
+        return self._weighted(q, labels)
+
+    def curvature(self, scores: Array, labels: Labels) -> Array:
+        """Compute (diag(q) - q q') / width with q as in ``slope``."""
+        q = _softmax(self._raised(scores, labels) / self.width)
+        return self._weighted(q[:, :, None] * (np.eye(self.classes) - q[:, None, :]) / self.width, labels)
+
+    def _raised(self, scores: Array, labels: Labels) -> Array:
+        """Return the scores, those of other classes than the label's raised by the margin."""
+        return np.asarray(scores + (np.arange(self.classes) != labels[:, None]))
 
 
 def _sigmoid(scores: Array) -> Array:

@@ -29,6 +29,11 @@ class Loss:
         """Number of scores per row: 1, or one per class."""
         return 1
 
+    @property
+    def class_count(self) -> int:
+        """Number of classes that labels name; 0 for a regression."""
+        return 0
+
     def lipschitz(self, feature_norm: float, radius: float) -> float:
         """Bound L on ||grad f|| for rows up to ``feature_norm`` and x of norm up to ``radius``."""
         raise NotImplementedError

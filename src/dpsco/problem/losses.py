@@ -10,11 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import DataError, InvalidArgument, positive
-from dpsco.problem.class_losses import Logistic, SmoothedHinge, Softmax
+from dpsco.problem.class_losses import Logistic, MulticlassHinge, SmoothedHinge, Softmax
 from dpsco.problem.loss import Labels, Loss
 from dpsco.query import Array
 
-__all__ = ["LOSSES", "CustomLoss", "Huber", "Labels", "Logistic", "Loss", "SmoothedHinge", "Softmax", "Squared"]
+__all__ = [
+    "LOSSES",
+    "CustomLoss",
+    "Huber",
+    "Labels",
+    "Logistic",
+    "Loss",
+    "MulticlassHinge",
+    "SmoothedHinge",
+    "Softmax",
+    "Squared",
+]
 
 
 @dataclass(frozen=True)
@@ -144,5 +155,5 @@ class CustomLoss(Loss):
 
 
 LOSSES: dict[str, type[Loss]] = {
-    kind.kind: kind for kind in (Logistic, Squared, Huber, SmoothedHinge, Softmax, CustomLoss)
+    kind.kind: kind for kind in (Logistic, Squared, Huber, SmoothedHinge, Softmax, MulticlassHinge, CustomLoss)
 }

@@ -48,8 +48,7 @@ class SavedModel:
         problem = self.result.plan.problem
         width = self.columns.width if isinstance(self.columns, PublicColumns) else self.columns
         classes = None if self.labels.classes is None else len(self.labels.classes)
-        expected = problem.loss.classes if isinstance(problem.loss, Softmax) else 2
-        if width != problem.dimension or (classes is not None and classes != expected):
+        if width != problem.dimension or (classes is not None and classes != problem.loss.class_count):
             raise InvalidArgument("The columns or classes are not those of the plan.")
 
     # --- use ----------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from dpsco.engines.flower.transport import FlowerNodes, client_app, flwr
 from dpsco.errors import DataError, InvalidArgument
 from dpsco.json_files import canonical, check_writable, write_atomic
 from dpsco.planning.plan import Plan
-from dpsco.problem import Huber, Loss, Softmax, Squared
+from dpsco.problem import Loss
 from dpsco.rows.containers import column_texts
 from dpsco.rows.file_stream import Labels
 from dpsco.run.model_file import SavedModel
@@ -137,10 +137,9 @@ def _of_node(context: Context) -> Mapping[str, Any]:
 
 def _labels(loss: Loss) -> Labels:
     """Return what a score of the model file means: targets as they are, or classes 0, 1, ..."""
-    if isinstance(loss, (Huber, Squared)):
+    if not loss.class_count:
         return Labels("label", bound=1.0)
-    classes = loss.classes if isinstance(loss, Softmax) else 2
-    return Labels("label", classes=tuple(map(str, range(classes))))
+    return Labels("label", classes=tuple(map(str, range(loss.class_count))))
 
 
 def _assignment(config: Mapping[str, Any]) -> Assignment:
