@@ -123,7 +123,7 @@ class DPFTRL(RoundMethod):
     def step_weights(self) -> Array:
         """Return w_t, of mean 1."""
         T = self.rounds
-        return np.ones(T) if self.decay == "none" else 2.0 * (T - np.arange(T)) / (T + 1.0)
+        return np.ones(T) if self.decay == "none" else np.asarray(2.0 * (T - np.arange(T)) / (T + 1.0), np.float64)
 
     def output_weights(self) -> Array:
         """Return the weights of g_0 .. g_{T-1} in (x_0 - output) / step_size, where no projection acts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -53,5 +54,9 @@ print(wire.decode_answer(wire.decode_query(query), answer)[0][1].tolist())
 
 
 def test_the_client_is_a_few_dozen_lines() -> None:
-    code = [line for line in (SOURCES / "client.py").read_text(encoding="utf-8").splitlines() if line.strip()]
-    assert len(code) < 100
+    source = (SOURCES / "client.py").read_text(encoding="utf-8")
+    documented = [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.Module, ast.FunctionDef))]
+    texts = [node.body[0] for node in documented if ast.get_docstring(node) is not None]
+    docstrings = {line for text in texts for line in range(text.lineno, (text.end_lineno or text.lineno) + 1)}
+    code = [line for at, line in enumerate(source.splitlines(), 1) if line.strip() and at not in docstrings]
+    assert len(code) < 66
