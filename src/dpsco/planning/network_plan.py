@@ -5,8 +5,7 @@ learns. The excess-risk theorems and the response planner need convexity and a k
 So the rules below rest on runs (``python -m benchmarks network_plans``), and a search over their numbers on private
 data has to be paid for like any other run.
 
-    method   DP-FTRL with momentum 0.9 and steps that fall linearly to 0. The gradient of a network changes along the
-             run, so the recursive differences of Algorithm 1 are long, their clip is large and so is the noise.
+    method   DP-FTRL with momentum 0.9 and steps that fall linearly to 0. Algorithm 1 did worse at every setting tried.
     noise    "workload": on the last iterate 0.78 of the noise of "sqrt", and within 5 % of the least possible.
     rounds   sqrt(n), at most 256: a network needs many steps, and correlated noise hardly grows with their number.
     clip     1. Gradients of a network are longer at first, so this nearly normalises them; from 1/4 to 4 it makes no
