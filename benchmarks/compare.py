@@ -1,18 +1,19 @@
 """Make docs/compare.md: rows of Adult (census income), scaled by public constants as in ``benchmarks.adult``.
 
     python -m benchmarks.compare rows PATH/adult.npz build/adult.npz
-    dpsco compare --full --data build/adult.npz --feature-norm 3.5 --out build/compare
+    dpsco compare --medium --data build/adult.npz --feature-norm 3.5 --out build/compare
+    dpsco compare --map --medium --out build/compare
     python -m benchmarks.compare page build/compare
 
 The last command writes the tables and conclusions of ``build/compare`` between the comments of docs/compare.md, and
-copies its plots, JSON and HTML page to docs/compare/.
+copies its plots, JSON and HTML page to docs/compare/. A medium comparison leaves out the paper's table, its rates and
+its open question: the page keeps those of the last full comparison and states its version.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adult import load
-from dpsco.research.compare.text_tables import markdown, tables
+from dpsco.pages import write_comparison_page
+from dpsco.research.compare.comparison_plots import draw_plots
+from dpsco.research.compare.map_picture import SUMMARY, bracket_line, draw_map, summary
+from dpsco.research.compare.text_tables import Table, markdown, tables
 
 DOCS = Path(__file__).parents[1] / "docs"
+RESULTS = "compare.json"
+OLDER = ("table", "sizes", "outside")
+"""Sections that a medium comparison leaves out."""
 
 
 def rows(source: Path, target: Path) -> None:
@@ -37,6 +44,7 @@ def parts(results: dict[str, Any]) -> dict[str, str]:
     how = results["how"]
     found = {table.name: markdown(table) for table in tables(results)}
     found["findings"] = "\n".join(f"* **{f['title']}.** {f['text']}" for f in results["findings"])
+    found |= {f"older-{name}": how.get("older", "") for name in OLDER}
     reasons = [f"* {line['name']}: {' '.join(line['why'])}" for line in results["table"]["lines"] if line.get("why")]
     found["reasons"] = "\n".join([*reasons, f"* {results['table']['left_out']}"])
     found["effort"] = (
@@ -46,9 +54,26 @@ def parts(results: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def filled(page: str, results: dict[str, Any]) -> str:
+def with_older(results: dict[str, Any], committed: dict[str, Any]) -> dict[str, Any]:
+    """Return the results with the sections of the last full comparison that they lack."""
+    older = {name: committed[name] for name in OLDER if name not in results}
+    if not older:
+        return results
+    how = committed["how"]
+    text = how.get("older") or f"From `dpsco compare --full` of version {how['version']}, not measured again since."
+    return {**results, **older, "how": {**results["how"], "older": text}}
+
+
+def map_parts(results: dict[str, Any]) -> dict[str, str]:
+    """Return the text of the map between the comments of the page."""
+    table = Table("map", "", SUMMARY, tuple(summary(results)))
+    regimes = f"{len(results['cells'])} regimes, {results['keys']} runs per method and regime."
+    return {"map": f"{markdown(table)}\n\n{regimes} {bracket_line(results)}"}
+
+
+def filled(page: str, texts: dict[str, str]) -> str:
     """Return the page with the text between its comments replaced."""
-    for name, text in parts(results).items():
+    for name, text in texts.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         page = pattern.sub(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)
     return page
@@ -56,13 +81,18 @@ def filled(page: str, results: dict[str, Any]) -> str:
 
 def page(folder: Path) -> None:
     """Write docs/compare.md and docs/compare/ from a comparison."""
-    results = json.loads((folder / "compare.json").read_text())
     target = DOCS / "compare"
-    target.mkdir(exist_ok=True)
-    for file in (folder / "compare.json", folder / "compare.html", *sorted(folder.glob("*.svg"))):
-        shutil.copy(file, target / file.name)
+    results = with_older(json.loads((folder / "compare.json").read_text()), json.loads((target / RESULTS).read_text()))
+    regimes = json.loads((folder / "map.json").read_text())
+    texts = parts(results) | map_parts(regimes)
+    for name, each in ((RESULTS, results), ("map.json", regimes)):
+        (target / name).write_text(json.dumps(each, separators=(",", ":")))
+    pictures = {**draw_plots(results, themed=False), "map": draw_map(regimes)}
+    for name, svg in pictures.items():
+        (target / f"{name}.svg").write_text(svg)
+    write_comparison_page(results, target / "compare.html", tables=tables(results), plots=draw_plots(results))
     document = DOCS / "compare.md"
-    document.write_text(filled(document.read_text(), results))
+    document.write_text(filled(document.read_text(), texts))
     print(f"  {document.name} and {target.name}/ written")
 
 

@@ -18,16 +18,22 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "print_tables", "run"]
 
+_MAP_KEYS = {"quick": 2, "medium": 3, "full": 4}
+"""Scoring runs per method and regime of a map."""
+
 _TEACH = """\
 examples
   dpsco compare                                  a quick comparison: under two minutes on two cores
-  dpsco compare --full --out compare             the full comparison: half an hour; you may interrupt and continue it
+  dpsco compare --medium --out compare           the published figures: about ten minutes on one core
+  dpsco compare --full --out compare             more runs per figure: an hour; you may interrupt and continue either
   dpsco compare --data people.parquet --label income --classes low,high
   dpsco compare --map                            who wins where: rounds, passes, n, p, epsilon, scaling
+  dpsco compare --map --medium                   fewer regimes, more rivals and runs: the published map
   dpsco compare --map --data people.parquet --label income --classes low,high
 
 The folder contains compare.json, compare.html, the plots as .svg, and runs.jsonl with every finished run, from which an
-interrupted comparison continues. These are research runs with fixed keys: (epsilon, delta) does not cover the tuning.
+interrupted comparison continues. A map has map.json, map.svg and regimes.jsonl. These are research runs with fixed
+keys: (epsilon, delta) does not cover the tuning.
 """
 
 
@@ -42,7 +48,9 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--map", action="store_true", help="a map of regimes instead: our plans against tuned rivals")
-    parser.add_argument("--full", action="store_true", help="the full comparison instead of a quick one")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--medium", action="store_true", help="the size of the published figures instead of a quick one")
+    size.add_argument("--full", action="store_true", help="the full comparison instead of a quick one")
     parser.add_argument("--out", type=Path, default=Path("compare"), help="folder for the results (default compare/)")
     parser.add_argument("--jobs", type=int, metavar="N", help="number of processes (default: one per core)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
@@ -72,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     if args.map:
         return _map(args, processes)
     data = None if args.data is None else _file_data(args)
-    size = comparison.FULL if args.full else comparison.QUICK
+    size = {"full": comparison.FULL, "medium": comparison.MEDIUM, "quick": comparison.QUICK}[_scale(args)]
     try:
         results = comparison.compare(size, args.out, processes=processes, data=data, progress=not args.json)
     except KeyboardInterrupt:
@@ -92,23 +100,26 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _scale(args: argparse.Namespace) -> str:
+    return "full" if args.full else "medium" if args.medium else "quick"
+
+
 def _map(args: argparse.Namespace, processes: int) -> int:
     """Measure the map of regimes, write map.json and map.svg, print the table."""
     from dpsco.errors import ExtraMissing
     from dpsco.json_files import write_atomic
-    from dpsco.research.compare.map_picture import draw_map, map_lines, summary
+    from dpsco.research.compare.map_picture import SUMMARY, bracket_line, draw_map, map_lines, summary
     from dpsco.research.compare.regime_map import LIMITS, cells_of, measure_map
 
     data = None if args.data is None else _file_data(args)
-    scale = "full" if args.full else "quick"
+    scale = _scale(args)
     regimes = len(cells_of(scale, data))
 
     def advance(done: int) -> None:
         if not args.json:
             print(f"\r{done} of {regimes} regimes", end="\n" if done == regimes else "", file=sys.stderr, flush=True)
 
-    results = measure_map(scale, processes=processes, keys=4 if args.full else 2, advance=advance, data=data)
-    args.out.mkdir(parents=True, exist_ok=True)
+    results = measure_map(scale, args.out, processes=processes, keys=_MAP_KEYS[scale], advance=advance, data=data)
     write_atomic(args.out / "map.json", json.dumps(results, separators=(",", ":")).encode())
     try:
         write_atomic(args.out / "map.svg", draw_map(results).encode())
@@ -119,14 +130,11 @@ def _map(args: argparse.Namespace, processes: int) -> int:
         return 0
     title = "The best method, its excess risk and that of the next method over it, its seconds and released bytes"
     print_table(("regime", *LIMITS), map_lines(results), title=title, left=range(7), width=170)
-    columns = ("limit", "regimes in which a method is best", "excess of dpsco.plan over the best: median, most")
-    print_table(columns, summary(results), left=range(3), width=170)
+    print_table(SUMMARY, summary(results), left=range(3), width=170)
     for name in results["left_out"]:
         print(f"left out: {name}")
-    tuned = sum(line["bracketed"] for cell in results["cells"] for line in cell["lines"])
-    every = sum(len(cell["lines"]) for cell in results["cells"])
-    print(f"{tuned} of {every} settings are planned or have worse neighbours on both ", end="")
-    print(f"sides; {results['keys']} keys, {results['seconds']:.0f} s. Picture: {args.out / 'map.svg'}")
+    print(f"{bracket_line(results)} {results['keys']} keys, {results['seconds']:.0f} s.")
+    print(f"Picture: {args.out / 'map.svg'}")
     return 0
 
 

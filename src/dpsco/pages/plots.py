@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpsco.errors import ExtraMissing
 
-__all__ = ["COLOURS", "EMPHASIS", "MARKERS", "draw_svg", "interval_line", "line_plot", "log_axes"]
+__all__ = ["COLOURS", "EMPHASIS", "MARKERS", "draw_svg", "end_labels", "interval_line", "line_plot", "log_axes"]
 
 COLOURS = (
     *("#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"),
@@ -98,11 +99,39 @@ def interval_line(axes: Any, x: Sequence[float], estimates: Sequence[Sequence[An
 
 
 def log_axes(axes: Any, x_label: str, y_label: str, *, legend: str = "right") -> None:
-    """Make both axes logarithmic and name them; the legend is to the "right" of the axes or "inside"."""
+    """Make both axes logarithmic and name them; the legend is to the "right" of the axes, "inside", or "none"."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if legend == "right" else {}
-    axes.legend(frameon=False, fontsize=8.5, **place)
+    if legend != "none":
+        axes.legend(frameon=False, fontsize=8.5, **place)
+
+
+def end_labels(axes: Any, labels: Sequence[tuple[float, float, str, str]], *, apart: float = 0.052) -> None:
+    """Write names at the right of logarithmic axes, beside the ends of their lines, none over another.
+
+    Parameters
+    ----------
+    axes
+        Axes with their final limits.
+    labels
+        x and y of the end, name, colour.
+    apart
+        Least distance of two names, as a share of the height of the axes.
+    """
+    low, high = (math.log(limit) for limit in axes.get_ylim())
+    ends = sorted(((math.log(y) - low) / (high - low), x, y, name, colour) for x, y, name, colour in labels)
+    heights = [end[0] for end in ends]
+    for _ in range(200):  # push neighbours apart by the same amount until all have room
+        for k in range(len(heights) - 1):
+            lack = apart - (heights[k + 1] - heights[k])
+            if lack > 0:
+                heights[k] -= lack / 2
+                heights[k + 1] += lack / 2
+    for height, (_, x, y, name, colour) in zip(heights, ends, strict=True):
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 5, "relpos": (0, 0.5)}
+        place: dict[str, Any] = {"xytext": (1.03, height), "textcoords": "axes fraction", "va": "center"}
+        axes.annotate(name, (x, y), **place, color=colour, fontsize=10, annotation_clip=False, arrowprops=line)

@@ -60,6 +60,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
     np.savez(rows, X=features, y=(features @ [1.0, -1.0, 0.5, 0.0] > 0).astype(int))
     few = (methods.OURS, methods.UNACCELERATED, methods.INDEPENDENT, methods.DP_SGD, methods.DP_FTRL)
     patch.setattr(excess_by_rounds, "ANY_ROUNDS", few)
+    patch.setattr(excess_by_rounds, "PLANNED_ROUNDS", methods.PLANNED_ROUNDS[:3])
     patch.setattr(excess_by_rounds, "OWN_ROUNDS", (methods.PHASED_SGD,))
     patch.setattr(excess_by_rounds, "FURTHER", ())
     patch.setattr(excess_by_size, "BY_SIZE", methods.BY_SIZE[:2])

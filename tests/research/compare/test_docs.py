@@ -5,23 +5,33 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks.compare import filled, parts
+from benchmarks.compare import filled, map_parts, parts
 
 DOCS = Path(__file__).parents[3] / "docs"
 RESULTS = DOCS / "compare" / "compare.json"
+MAP = DOCS / "compare" / "map.json"
 
 
 def test_the_page_shows_the_committed_results() -> None:
-    results, page = json.loads(RESULTS.read_text()), (DOCS / "compare.md").read_text()
-    assert filled(page, results) == page
-    for text in parts(results).values():
+    page = (DOCS / "compare.md").read_text()
+    texts = parts(json.loads(RESULTS.read_text())) | map_parts(json.loads(MAP.read_text()))
+    assert filled(page, texts) == page
+    for text in texts.values():
         assert text in page
 
 
-def test_the_committed_results_are_those_of_the_full_comparison() -> None:
+def test_the_committed_map_covers_its_regimes_and_shows_them() -> None:
+    results = json.loads(MAP.read_text())
+    assert MAP.stat().st_size < 400_000
+    assert results["scale"] == "medium"
+    assert (DOCS / "compare" / "map.svg").read_text().startswith("<svg")
+    assert {cell["badly_scaled"] for cell in results["cells"]} == {True, False}
+
+
+def test_the_committed_results_are_those_of_the_named_command() -> None:
     assert RESULTS.stat().st_size < 300_000
     results = json.loads(RESULTS.read_text())
-    assert results["how"]["scale"] == "full"
+    assert results["how"]["scale"] == "medium"
     assert results["table"]["sizes"][0] <= 1 << 12
     assert results["table"]["sizes"][-1] >= 1 << 18
     assert {"rounds", "passes", "outside", "sizes", "table", "file"} <= set(results)

@@ -41,10 +41,10 @@ def test_a_looser_limit_admits_the_methods_of_a_tighter_one() -> None:
     assert found["passes free"] == ("objective", 1.25)
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_no_contender_goes_beyond_its_limit(full) -> None:
+@pytest.mark.parametrize("scale", ["quick", "medium", "full"])
+def test_no_contender_goes_beyond_its_limit(scale) -> None:
     names = set()
-    for each in contenders(PROBLEM, 4_000, 2.0, full=full):
+    for each in contenders(PROBLEM, 4_000, 2.0, scale=scale):
         names.add(each.name)
         planned = each.plan()
         if each.limit.endswith("rounds"):
@@ -77,12 +77,13 @@ def test_a_scaled_plan_changes_its_tunable_number_alone() -> None:
 
 
 def test_a_regime_is_measured_for_every_limit() -> None:
-    lines = measure_cell(SMALL, 1, False)
+    lines = measure_cell(SMALL, 1, "quick")
     assert {line["limit"] for line in lines} == set(LIMITS)
     assert all(math.isfinite(line["excess"]) and line["excess"] > 0 and line["bytes"] > 0 for line in lines)
     assert {line["factor"] for line in lines if line["method"] in OURS} == {1.0}
     assert lines == [
-        {**line, "seconds": other["seconds"]} for line, other in zip(measure_cell(SMALL, 1, False), lines, strict=True)
+        {**line, "seconds": other["seconds"]}
+        for line, other in zip(measure_cell(SMALL, 1, "quick"), lines, strict=True)
     ]
 
 
@@ -148,10 +149,15 @@ def test_a_file_is_a_regime_of_its_own(parser, tmp_path, monkeypatch, capsys) ->
     assert objective[2] < 0.1
 
 
-def test_processes_measure_the_same(monkeypatch) -> None:
+def test_processes_measure_the_same_and_no_regime_twice(monkeypatch, tmp_path) -> None:
     monkeypatch.setitem(regime_map.CELLS, "quick", (SMALL,))
     done: list[int] = []
-    found = regime_map.measure_map("quick", processes=1, keys=1, advance=done.append)
+    found = regime_map.measure_map("quick", tmp_path, processes=1, keys=1, advance=done.append)
     assert done == [1]
-    expected = {(line["limit"], line["method"]): line["excess"] for line in measure_cell(SMALL, 1, False)}
+    with (tmp_path / "regimes.jsonl").open("ab") as file:
+        file.write(b'["cut sho')
+    again = regime_map.measure_map("quick", tmp_path, processes=1, keys=1, advance=done.append)
+    assert done == [1]
+    assert {**again, "seconds": 0} == {**found, "seconds": 0}
+    expected = {(line["limit"], line["method"]): line["excess"] for line in measure_cell(SMALL, 1, "quick")}
     assert {(line["limit"], line["method"]): line["excess"] for line in found["cells"][0]["lines"]} == expected

@@ -8,7 +8,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from dpsco.pages import write_comparison_page
-from dpsco.research.compare.comparison_plots import PLOTS, draw_plots
+from dpsco.research.compare.comparison_plots import IN_PICTURE, PLOTS, draw_plots
+from dpsco.research.compare.single_run import PLANNED
 from dpsco.research.compare.text_tables import markdown, tables
 
 from .conftest import TINY, Small
@@ -43,34 +44,10 @@ def test_every_picture_is_well_formed_and_has_its_lines(small: Small) -> None:
     assert set(drawn) == set(PLOTS)
     for svg in drawn.values():
         ElementTree.fromstring(svg)  # noqa: S314 - our own text
-    curves = small.results["rounds"]["curves"]
-    most = max(len(curve["points"]) for curve in curves)
-    named = [
-        curve["name"] for curve in curves if curve["kind"] in ("ours", "one pass") and len(curve["points"]) == most
-    ]
-    assert len(named) > 3
-    assert all(name in drawn["rounds"] for name in named)
-
-
-def test_the_best_of_the_tuned_variants_is_named_and_single_points_are_not_drawn() -> None:
-    def curve(name: str, kind: str, *risks: float) -> dict[str, object]:
-        points = [
-            {"rounds": 8 * 2**k, "steps": 8 * 2**k, "excess": [risk, risk / 2, risk * 2]}
-            for k, risk in enumerate(risks)
-        ]
-        return {"name": name, "kind": kind, "points": points}
-
-    curves = [
-        curve("mine", "ours", 0.01, 0.001),
-        curve("rival", "one pass", 0.02, 0.01),
-        curve("good variant", "one pass, more tuned", 0.02, 0.002),
-        curve("bad variant", "one pass, more tuned", 0.02, 0.02),
-        curve("single", "many passes", 0.005),
-    ]
-    svg = PLOTS["rounds"]({"curves": curves, "floor": 1e-4, "quarter": 12}, False)
-    assert all(name in svg for name in ("mine", "rival", "good variant", "variants and other noise"))
-    assert "bad variant" not in svg
-    assert "single" not in svg
+    measured = {curve["name"] for curve in small.results["rounds"]["curves"]}
+    assert len(measured & set(IN_PICTURE)) >= 5
+    for name in measured:
+        assert (f">{name}<" in drawn["rounds"]) == (name in IN_PICTURE)
 
 
 def test_results_survive_json_and_hold_every_interval(small: Small) -> None:
@@ -80,7 +57,9 @@ def test_results_survive_json_and_hold_every_interval(small: Small) -> None:
         for point in curve["points"]:
             value, low, high = point["excess"]
             assert low <= value <= high
-            assert point["tried"] == TINY.budget.configurations
+            planned = curve["method"] == PLANNED
+            assert point["tried"] == (1 if planned else TINY.budget.configurations)
+            assert not planned or point["at"] == point["rounds"] >= point["steps"]
             assert len(point["scores"]) == TINY.budget.scoring
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dpsco.research.compare.compared_methods import NOT_TUNED, OURS
-from dpsco.research.compare.comparison_size import FULL, QUICK, TuningBudget
+from dpsco.research.compare.comparison_size import FULL, MEDIUM, QUICK, TuningBudget
 from dpsco.research.compare.evaluation_data import MOST_REPLICATES, ROLES, Setting, rows_for
 from dpsco.research.compare.file_data import FileData, halves
 from dpsco.research.compare.sections import (
@@ -18,7 +18,7 @@ from dpsco.research.compare.sections import (
     excess_by_size,
     minimiser_outside_set,
 )
-from dpsco.research.compare.single_run import RunOutcome, SingleRun, key_for
+from dpsco.research.compare.single_run import PLANNED, RunOutcome, SingleRun, key_for
 from dpsco.research.compare.tuning import TuningTask, tune
 from dpsco.rows.file_stream import Labels
 
@@ -35,11 +35,15 @@ def followed(task: TuningTask, outcome: RunOutcome) -> list[SingleRun]:
         return asked
 
 
-def test_every_method_of_every_section_has_the_same_budget() -> None:
-    for size in (QUICK, FULL):
+def test_every_tuned_method_of_every_section_has_the_same_budget() -> None:
+    for size in (QUICK, MEDIUM, FULL):
         sections = (excess_by_rounds, excess_by_passes, minimiser_outside_set, excess_by_size)
         tasks = [task for section in sections for task in section.tasks(size)]
-        tasks = [task for task in tasks if task.method not in NOT_TUNED]
+        planned = [task for task in tasks if task.method.method == PLANNED]
+        assert {(t.budget.configurations, t.budget.tuning, t.budget.scoring) for t in planned} == {
+            (1, 0, size.budget.scoring)
+        }
+        tasks = [task for task in tasks if task.method not in NOT_TUNED and task not in planned]
         assert {task.budget for task in tasks} == {size.budget}
         for task in {task.method.name: task for task in tasks}.values():
             for outcome in (RunOutcome(score=1.0), RunOutcome(score=None, refused="no")):
@@ -80,4 +84,5 @@ def test_rows_of_a_file_serve_one_role_each(tmp_path: Path) -> None:
     both = halves(1_001)
     assert not set(both["tuning"]) & set(both["scoring"])
     tasks = accuracy_on_file.tasks(QUICK, data)
-    assert {task.budget for task in tasks} == {QUICK.budget}
+    assert {task.budget for task in tasks if task.method.method != PLANNED} == {QUICK.budget}
+    assert {task.budget.tuning for task in tasks if task.method.method == PLANNED} == {0}

@@ -9,6 +9,9 @@ tail average are curves of their own. Other methods with correlated noise use th
 less error than the binary tree of their papers. Accelerated-DP-SRGD uses the mechanism computed for it; its results
 with square-root noise and with the binary tree are shown too. Where Phased-ERM is tuned it uses its accelerated
 solver, the faster of the two. The table of costs has both.
+
+Plans of ``dpsco.plan`` run beside them, untuned: the default plan, and rivals in the geometry of its survey, where the
+released survey sets their step.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from dpsco.methods import METHODS
 from dpsco.research.compare.comparison_size import fourth_root, square_root
 from dpsco.research.compare.evaluation_data import Setting
 from dpsco.research.compare.pattern_search import GridPoint
-from dpsco.research.compare.single_run import Fields, SingleRun
+from dpsco.research.compare.single_run import PLANNED, Fields, SingleRun
 
 __all__ = [
     "ANY_ROUNDS",
@@ -34,6 +37,9 @@ __all__ = [
     "ON_FILE",
     "OURS",
     "OWN_ROUNDS",
+    "PLANNED_ONE_PASS",
+    "PLANNED_ROUNDS",
+    "REST",
     "ComparedMethod",
     "accelerated_gd",
     "accountant_installed",
@@ -51,11 +57,12 @@ class ComparedMethod:
     name
         The name on pages and plots.
     method
-        The name of the method in dpsco.
+        The name of the method in dpsco, or "planned" for what ``dpsco.plan`` chooses.
     kind
-        "ours", "ours, other noise", "one pass", "one pass, more tuned" or "many passes". Plots group by it.
+        "ours", "ours, other noise", "default plan", "one pass", "one pass, more tuned", "one pass, surveyed" or "many
+        passes". Plots group by it.
     options
-        Hyperparameters of the method that are fixed.
+        Hyperparameters of the method that are fixed, or arguments of ``dpsco.plan``.
     choices
         Hyperparameters with the values to try.
     own_rounds
@@ -72,7 +79,7 @@ class ComparedMethod:
     @property
     def knobs(self) -> tuple[str, ...]:
         """Names of the hyperparameters that tuning scales."""
-        return METHODS[self.method].tunable
+        return () if self.method == PLANNED else METHODS[self.method].tunable
 
     @property
     def choice_sizes(self) -> tuple[int, ...]:
@@ -148,6 +155,40 @@ OWN_ROUNDS = (PHASED_SGD, PHASED_ERM)
 
 NOT_TUNED = (LOCALIZED,)
 """Methods with the settings of their formulas: each configuration needs an accountant that takes a minute."""
+
+DEFAULT = ComparedMethod("default plan, not tuned", PLANNED, "default plan")
+
+
+def _surveyed(name: str, method: str) -> ComparedMethod:
+    """Return a rival in the geometry of the survey."""
+    options: Fields = (("method", method), ("survey", "full"))
+    return ComparedMethod(f"survey, then {name}, not tuned", PLANNED, "one pass, surveyed", options=options)
+
+
+PLANNED_ROUNDS = (
+    DEFAULT,
+    _surveyed("unaccelerated DP-SRGD", "unaccelerated-srgd"),
+    _surveyed("DP-FTRL", "dp-ftrl"),
+    _surveyed("DP-SGD", "dp-sgd"),
+)
+"""Plans of ``dpsco.plan`` in at most so many rounds."""
+
+PLANNED_ONE_PASS = replace(DEFAULT, options=(("rounds", None),))
+"""The default plan in as many rounds as it likes."""
+
+
+def _planned_at_rest(name: str, method: str) -> ComparedMethod:
+    """Return a method for rows at rest as ``dpsco.plan`` plans it."""
+    options: Fields = (("rounds", None), ("method", method))
+    return ComparedMethod(f"{name}, not tuned", PLANNED, "many passes", options=options)
+
+
+REST = (
+    _planned_at_rest("objective perturbation", "objective-perturbation"),
+    ComparedMethod("objective perturbation", "objective-perturbation", "many passes"),
+    _planned_at_rest("damped Newton", "dp-newton"),
+)
+"""Methods for rows at rest that set their passes themselves."""
 
 ONE_PASS = replace(OURS, name="Accelerated-DP-SRGD, one pass")
 

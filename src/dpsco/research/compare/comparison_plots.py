@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpsco.pages.plots import COLOURS, EMPHASIS, MARKERS, draw_svg, interval_line, log_axes
+from dpsco.pages.plots import COLOURS, EMPHASIS, MARKERS, draw_svg, end_labels, interval_line, log_axes
 from dpsco.research.compare.result_curves import accepted_points
 
 __all__ = ["PLOTS", "draw_plots"]
@@ -15,6 +14,17 @@ PALE = "#e59a73"
 DASHES = {"one pass, more tuned": (0, (4, 2)), "many passes": (0, (1, 1.5)), "ours, other noise": (0, (4, 2))}
 WIDE, SMALL = (9.6, 5.0), (9.6, 4.2)
 
+IN_PICTURE: dict[str, dict[str, Any]] = {
+    "default plan, not tuned": {"color": EMPHASIS, "marker": "o", "linewidth": 3.0, "zorder": 6},
+    "survey, then DP-FTRL, not tuned": {"color": COLOURS[2], "marker": "D", "linewidth": 1.6},
+    "Accelerated-DP-SRGD": {"color": "#b06a2c", "marker": "s", "linewidth": 2.2, "zorder": 5},
+    "unaccelerated DP-SRGD": {"color": COLOURS[1], "marker": "^", "linewidth": 1.6},
+    "DP-FTRL, tail average": {"color": COLOURS[0], "marker": "v", "linewidth": 1.6},
+    "accelerated, independent gradients": {"color": COLOURS[5], "marker": "P", "linewidth": 1.6},
+    "DP-SGD": {"color": COLOURS[6], "marker": "X", "linewidth": 1.6},
+}
+"""Curves of the picture over rounds, with their style. The table has every method."""
+
 
 def draw_plots(results: Mapping[str, Any], *, themed: bool = True) -> dict[str, str]:
     """Return one SVG text per section."""
@@ -22,71 +32,25 @@ def draw_plots(results: Mapping[str, Any], *, themed: bool = True) -> dict[str, 
 
 
 def _rounds(section: Mapping[str, Any], themed: bool) -> str:
-    named, others = _named_and_others(section["curves"])
+    """Draw few curves, each with its name at its end; the table has them all."""
+    curves = {curve["name"]: curve for curve in section["curves"] if accepted_points(curve)}
+    shown = [(curves[name], style) for name, style in IN_PICTURE.items() if name in curves]
 
     def draw(axes: Any) -> None:
-        for place, curve in enumerate(others):
-            points = accepted_points(curve)
-            steps, risks = [p["steps"] for p in points], [p["excess"][0] for p in points]
-            label = "variants and other noise, in the table" if place == 0 else None
-            axes.plot(steps, risks, color="#bdbdbd", linewidth=0.9, linestyle=(0, (4, 2)), zorder=1, label=label)
-        _curves(axes, named, "steps")
-        _level(axes, section["floor"])
-        axes.axvline(section["quarter"], color="#888888", linewidth=0.8, linestyle=(0, (2, 2)))
-        log_axes(axes, "adaptive rounds (counted)", "excess risk", legend="inside")
-        foot = axes.get_ylim()[0]
-        axes.annotate(
-            f" n^(1/4) = {section['quarter']}", (section["quarter"], foot), va="bottom", fontsize=8.5, color="#777777"
-        )
-        axes.legend(*_entries(axes, keep=("p / 2n", "variants")), frameon=False, fontsize=8.5, loc="upper right")
-        axes.set_xticks(sorted({p["steps"] for c in named for p in accepted_points(c)}), minor=False)
-        axes.tick_params(axis="x", which="minor", bottom=False)
-        _label_ends(axes)
+        names, floor = [], section["floor"]
+        for curve, style in shown:
+            points = [p for p in accepted_points(curve) if p["at"] == p["rounds"]]
+            if points:
+                interval_line(axes, [p["at"] for p in points], _excess(points), markersize=5, **style)
+                names.append((points[-1]["at"], points[-1]["excess"][0], curve["name"], style["color"]))
+        axes.axhline(floor, color="#888888", linewidth=1.2, linestyle=":")
+        log_axes(axes, "adaptive rounds, the survey's included", "excess risk", legend="none")
+        rounds = sorted({p["rounds"] for curve, _ in shown for p in accepted_points(curve) if p["at"] == p["rounds"]})
+        _ticks(axes, rounds)
+        names.append((rounds[-1], floor, "p / 2n, without privacy", "#666666"))
+        end_labels(axes, names)
 
     return draw_svg(draw, size=WIDE, themed=themed)
-
-
-def _named_and_others(curves: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """Return the curves to name in the picture, and those to draw without a name; single points are left out.
-
-    Of the variants that tune more than their papers, the best one is named.
-    """
-    most = min(
-        2, max(len(accepted_points(curve)) for curve in curves)
-    )  # one point each is all that a quick run may have
-    swept = [curve for curve in curves if len(accepted_points(curve)) >= max(1, most)]
-    more = [curve for curve in swept if curve["kind"] == "one pass, more tuned"]
-    best = min(more, key=lambda curve: accepted_points(curve)[-1]["excess"][0], default=None)
-    named = [curve for curve in swept if curve["kind"] in ("ours", "one pass") or curve is best]
-    return named, [curve for curve in swept if curve not in named]
-
-
-def _entries(axes: Any, keep: tuple[str, ...]) -> tuple[list[Any], list[str]]:
-    """Return the entries of a legend whose names begin with one of ``keep``."""
-    shown = [
-        (line, name) for line, name in zip(*axes.get_legend_handles_labels(), strict=True) if name.startswith(keep)
-    ]
-    return [line for line, _ in shown], [name for _, name in shown]
-
-
-def _label_ends(axes: Any) -> None:
-    """Write the name of each curve beside its last point, in its colour, with room between the names."""
-    ends = []
-    for container in axes.containers:  # curves with intervals
-        line = container.lines[0]
-        ends.append((line.get_ydata()[-1], line.get_xdata()[-1], container.get_label(), line.get_color()))
-    for line in axes.lines:
-        if line.get_marker() not in ("", "None", None) and not line.get_label().startswith("_"):
-            ends.append((line.get_ydata()[-1], line.get_xdata()[-1], line.get_label(), line.get_color()))
-    low, high = (math.log10(each) for each in axes.get_ylim())
-    height = -math.inf
-    for risk, rounds, name, colour in sorted(ends):
-        height = max(math.log10(risk), height + 0.035 * (high - low))
-        axes.annotate(
-            name, (rounds, risk), xytext=(1.02, 10**height), textcoords=("axes fraction", "data"), va="center",
-            fontsize=9, color=colour, arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6},
-            annotation_clip=False,
-        )  # fmt: skip
 
 
 def _sizes(section: Mapping[str, Any], themed: bool) -> str:
@@ -157,6 +121,7 @@ def _passes(section: Mapping[str, Any], themed: bool) -> str:
             )
         _level(axes, group["floor"])
         log_axes(axes, f"gradients evaluated, in units of n = {group['n']:,}", "excess risk")
+        _ticks(axes, sorted({round(line["gradients"] / group["n"]) for line in group["lines"] if "excess" in line}))
 
     return draw_svg(draw, size=SMALL, themed=themed)
 
@@ -205,6 +170,12 @@ def _curves(axes: Any, curves: Sequence[Mapping[str, Any]], key: str) -> None:
             style |= {"color": COLOURS[others % len(COLOURS)], "marker": MARKERS[1 + others % (len(MARKERS) - 1)]}
             others += 1
         interval_line(axes, [p[key] for p in points], _excess(points), label=curve["name"], **style)
+
+
+def _ticks(axes: Any, places: Sequence[float]) -> None:
+    """Mark these places of a logarithmic x axis and no others."""
+    axes.set_xticks(places, minor=False)
+    axes.set_xticks([], minor=True)
 
 
 def _level(axes: Any, height: float) -> None:

@@ -1,10 +1,10 @@
-"""How much a comparison measures: `QUICK` for a first look, `FULL` for the published figures."""
+"""How much to measure: `QUICK` for a first look, `MEDIUM` for the published figures, `FULL` for more runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FULL", "QUICK", "ComparisonSize", "TuningBudget", "fourth_root", "square_root"]
+__all__ = ["FULL", "MEDIUM", "QUICK", "ComparisonSize", "TuningBudget", "fourth_root", "square_root"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TuningBudget:
 
 @dataclass(frozen=True)
 class ComparisonSize:
-    """Numbers of rows and rounds of every section."""
+    """Numbers of rows and rounds of every section. A section without sizes is left out."""
 
     name: str
     budget: TuningBudget
@@ -76,7 +76,7 @@ QUICK = ComparisonSize(
     name="quick",
     budget=TuningBudget(configurations=8, tuning=1, scoring=3),
     n=30_000,
-    rounds=(8, fourth_root(30_000), 32, 128),
+    rounds=(4, 8, fourth_root(30_000), 32, 128),
     table_sizes=tuple(1 << k for k in range(9, 13)),
     sizes=tuple(1 << k for k in (11, 12, 13, 14)),
     outside_sizes=(1_000, 4_000, 16_000),
@@ -87,11 +87,27 @@ QUICK = ComparisonSize(
     fresh=50_000,
 )
 
+MEDIUM = ComparisonSize(
+    name="medium",
+    budget=TuningBudget(configurations=9, tuning=2, scoring=4),
+    n=200_000,
+    rounds=(4, 8, fourth_root(200_000), 64),
+    table_sizes=(),
+    sizes=(),
+    outside_sizes=(),
+    passes_sizes=(30_000, 200_000),
+    epochs=(),
+    full_batch_epochs=(16,),
+    file_rounds=(16, 64, 256),
+    fresh=100_000,
+)
+"""Rounds, passes and a file. The paper's table, its rates and its open question are left out."""
+
 FULL = ComparisonSize(
     name="full",
     budget=TuningBudget(configurations=10, tuning=2, scoring=8),
     n=200_000,
-    rounds=(8, fourth_root(200_000), 32, 64, 128, 256),
+    rounds=(4, 8, 16, fourth_root(200_000), 32, 64, 128, 256),
     table_sizes=tuple(1 << k for k in range(12, 19)),
     sizes=tuple(1 << k for k in (12, 14, 16, 18)),
     outside_sizes=(3_000, 10_000, 30_000, 100_000, 300_000),

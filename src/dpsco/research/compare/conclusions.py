@@ -17,29 +17,53 @@ Results = Mapping[str, Any]
 def conclusions(results: Results) -> list[dict[str, str]]:
     """Return titles with sentences."""
     rounds = results["rounds"]
-    stated = [_few_rounds(rounds), _same_rounds(rounds), _best_rounds(rounds), _other_noise(rounds)]
-    stated += [_passes(results["passes"]), _outside(results["outside"]), _sizes(results["sizes"])]
-    stated += [_file(results["file"])] if "file" in results else []
+    stated = [
+        _default_plan(rounds),
+        _few_rounds(rounds),
+        _same_rounds(rounds),
+        _best_rounds(rounds),
+        _other_noise(rounds),
+    ]
+    makers = {"passes": _passes, "outside": _outside, "sizes": _sizes, "file": _file}
+    stated += [state(results[name]) for name, state in makers.items() if name in results]
     stated += [_brackets(results)]
     return [{"title": title, "text": text} for title, text in stated if text]
+
+
+def _default_plan(section: Results) -> tuple[str, str]:
+    """Compare the default plan, which is not tuned, with the best tuned one-pass method in as many rounds."""
+    plan = next(curve for curve in section["curves"] if curve["kind"] == "default plan")
+    tuned = ("ours", "one pass", "one pass, more tuned")
+    parts = []
+    for T in sorted({p["rounds"] for p in accepted_points(plan)}):
+        mine, ranked = point_at(plan, T), [curve for curve in _ranked(section, T) if curve["kind"] in tuned]
+        if mine is not None and ranked:
+            ratio = _ratio(excess_ratio(mine, point_at(ranked[0], T)))
+            parts.append(f"{T}: {_excess(mine)}, {ratio} times that of {ranked[0]['name']}")
+    return "The default plan", (
+        "Its excess, untuned, in at most so many rounds, the survey's included, beside that of the best method that "
+        f"was tuned at that number of rounds and has no survey. {'; '.join(parts)}."
+    )
 
 
 def _few_rounds(section: Results) -> tuple[str, str]:
     """State who has the least excess at n^(1/4) rounds."""
     T, ours = section["quarter"], _ours(section)
-    ranked = [curve for curve in _ranked(section, T) if curve is ours or _one_pass(curve)]
+    ranked = [curve for curve in _ranked(section, T) if curve is ours or _tuned_one_pass(curve)]
     if len(ranked) < 2 or ours not in ranked:
         return "", ""
     if ranked[0] is ours:
         second = ranked[1]
         lead = _ratio(excess_ratio(point_at(second, T), point_at(ours, T)))
         text = (
-            f"At n^(1/4) = {T} rounds Accelerated-DP-SRGD has the least excess, {_excess(point_at(ours, T))}. Next is "
+            f"Without a survey, at n^(1/4) = {T} rounds, Accelerated-DP-SRGD has the least excess, "
+            f"{_excess(point_at(ours, T))}. Next is "
             f"{second['name']} with {lead} times as much."
         )
     else:
         text = (
-            f"At n^(1/4) = {T} rounds {ranked[0]['name']} has the least excess, {_excess(point_at(ranked[0], T))}. "
+            f"Without a survey, at n^(1/4) = {T} rounds, {ranked[0]['name']} has the least excess, "
+            f"{_excess(point_at(ranked[0], T))}. "
             f"Accelerated-DP-SRGD has {_excess(point_at(ours, T))}."
         )
     return "Few rounds", text
@@ -50,7 +74,9 @@ def _same_rounds(section: Results) -> tuple[str, str]:
     ours, better = _ours(section), []
     for T in sorted({p["rounds"] for p in accepted_points(ours)}):
         mine = point_at(ours, T)
-        lower = [c for c in _ranked(section, T) if _one_pass(c) and point_at(c, T)["excess"][0] < mine["excess"][0]]
+        lower = [
+            c for c in _ranked(section, T) if _tuned_one_pass(c) and point_at(c, T)["excess"][0] < mine["excess"][0]
+        ]
         if lower:
             names = ", ".join(f"{c['name']} ({_ratio(excess_ratio(point_at(c, T), mine))})" for c in lower)
             better.append(f"{T} rounds: {names}")
@@ -64,12 +90,12 @@ def _same_rounds(section: Results) -> tuple[str, str]:
 def _best_rounds(section: Results) -> tuple[str, str]:
     """List every one-pass method at its best number of rounds."""
     mine = best_point(_ours(section))
-    others = [(c["name"], best_point(c)) for c in section["curves"] if _one_pass(c) and accepted_points(c)]
+    others = [(c["name"], best_point(c)) for c in section["curves"] if _tuned_one_pass(c) and accepted_points(c)]
     parts = [
         f"{name} {_excess(best)} at {best['steps']:,} rounds ({_ratio(excess_ratio(best, mine))} times as much)"
         for name, best in sorted(others, key=lambda other: other[1]["excess"][0])
     ]
-    return "Best over all rounds", "; ".join(
+    return "Best over all rounds, without a survey", "; ".join(
         [f"Accelerated-DP-SRGD {_excess(mine)} at {mine['steps']} rounds", *parts]
     ) + "."
 
@@ -89,20 +115,20 @@ def _other_noise(section: Results) -> tuple[str, str]:
 def _passes(section: Results) -> tuple[str, str]:
     stated = []
     for group in section["groups"]:
-        lines = [line for line in group["lines"][1:] if "over_ours" in line]
-        lower = [line for line in lines if line["over_ours"][0] < 1]
-        higher = [line for line in lines if line["over_ours"][0] >= 1]
+        lines = [line for line in group["lines"][1:] if "over_default" in line]
+        lower = [line for line in lines if line["over_default"][0] < 1]
+        higher = [line for line in lines if line["over_default"][0] >= 1]
         text = f"n = {group['n']:,}:"
         if lower:
-            text += f" less excess than one pass: {_listed(lower)}."
+            text += f" less excess: {_listed(lower)}."
         if higher:
-            text += f" More excess than one pass: {_listed(higher)}."
+            text += f" More excess: {_listed(higher)}."
         stated.append(text)
-    return "Many passes", "In brackets, the excess divided by that of one pass. " + " ".join(stated)
+    return "Many passes", "In brackets, the excess divided by that of the default plan, one pass. " + " ".join(stated)
 
 
 def _listed(lines: Sequence[Results]) -> str:
-    return ", ".join(f"{line['name']} ({_ratio(Estimate(*line['over_ours']))})" for line in lines)
+    return ", ".join(f"{line['name']} ({_ratio(Estimate(*line['over_default']))})" for line in lines)
 
 
 def _outside(section: Results) -> tuple[str, str]:
@@ -140,11 +166,13 @@ def _file(section: Results) -> tuple[str, str]:
 
 def _brackets(results: Results) -> tuple[str, str]:
     """State which best configurations were not bracketed within the budget."""
-    points = [(c["name"], p) for key in ("rounds", "sizes") for c in results[key]["curves"] for p in c["points"]]
+    curves = [curve for key in ("rounds", "sizes") if key in results for curve in results[key]["curves"]]
+    points = [(curve["name"], p) for curve in curves for p in curve["points"]]
     points = [(name, p) for name, p in points if p["tried"] > 1]
-    points += [(line["name"], line) for group in results["passes"]["groups"] for line in group["lines"]]
-    points += [(line["name"], line) for line in results.get("file", {"lines": []})["lines"]]
-    outside = results["outside"]["few"] + results["outside"]["many"]
+    lines = [line for group in results["passes"]["groups"] for line in group["lines"]]
+    lines += results.get("file", {"lines": []})["lines"]
+    points += [(line["name"], line) for line in lines if line["tried"] > 1]
+    outside = [p for part in ("few", "many") for p in results.get("outside", {part: []})[part]]
     points += [("Accelerated-DP-SRGD, minimiser outside", p) for p in outside]
     at_edge = [
         f"{name} (n = {p['n']:,}, {p['rounds']:,} rounds: {', '.join(p['edge'])})" for name, p in points if p["edge"]
@@ -157,9 +185,9 @@ def _brackets(results: Results) -> tuple[str, str]:
     )
 
 
-def _one_pass(curve: Results) -> bool:
-    """Return whether the curve is another one-pass method."""
-    return str(curve["kind"]).startswith("one pass")
+def _tuned_one_pass(curve: Results) -> bool:
+    """Return whether the curve is another one-pass method, tuned."""
+    return curve["kind"] in ("one pass", "one pass, more tuned")
 
 
 def _ours(section: Results) -> Any:
@@ -176,4 +204,4 @@ def _excess(point: Results) -> str:
 
 
 def _ratio(estimate: Estimate) -> str:
-    return f"{estimate.value:.2f}"
+    return f"{estimate.value:.2f}" if estimate.value >= 0.1 else f"{estimate.value:.2g}"

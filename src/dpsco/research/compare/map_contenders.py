@@ -6,7 +6,8 @@ step size, beta, ridge or damping tuned on other rows (``bracketed``), and runs 
 rounds can ("survey + ..."; there the released survey sets the step):
 
     rounds limited   DP-FTRL, the unaccelerated variant; a full map has DP-SGD and independent gradients as well
-    passes free      objective perturbation, damped Newton steps; a full map has accelerated DP-GD and Poisson samples
+    passes free      objective perturbation, damped Newton steps; a medium map has accelerated DP-GD as well, a full map
+                     Poisson samples
 """
 
 from __future__ import annotations
@@ -48,18 +49,18 @@ class Contender:
         return self.name not in OURS and not self.name.startswith("survey")
 
 
-def contenders(problem: Problem, n: int, epsilon: float, *, full: bool) -> Iterator[Contender]:
-    """Yield who competes; a looser limit admits those of the tighter ones."""
+def contenders(problem: Problem, n: int, epsilon: float, *, scale: str) -> Iterator[Contender]:
+    """Yield who competes on a map of ``scale`` "quick", "medium" or "full"; a looser limit admits the tighter ones'."""
     given: dict[str, Any] = {"n": n, "budget": Budget(epsilon, min(1e-5, n**-1.1))}
     made = partial(plan, problem, **given)
     rivals = {"DP-FTRL": "dp-ftrl", "unaccelerated": "unaccelerated-srgd"}
-    if full:
+    if scale == "full":
         rivals |= {"DP-SGD": "dp-sgd", "independent": "accelerated-sgd"}
     for rounds in (4, 8, 16, 32):
         limit = f"{rounds} rounds"
         yield Contender(limit, "survey + SRGD", partial(made, rounds=rounds))
         yield Contender(limit, "SRGD", partial(made, rounds=rounds, survey="none", method="accelerated-srgd"))
-        for name, method in rivals.items() if full or rounds != 16 else ():
+        for name, method in rivals.items() if scale != "quick" or rounds != 16 else ():
             yield Contender(limit, name, partial(made, method=method, rounds=rounds))
             if name != "independent":
                 surveyed = partial(made, method=method, survey="full", rounds=rounds)
@@ -69,10 +70,10 @@ def contenders(problem: Problem, n: int, epsilon: float, *, full: bool) -> Itera
     yield Contender("one pass", "no survey", partial(made, survey="none"))
     yield Contender("passes free", "objective", partial(made, method="objective-perturbation"))
     yield Contender("passes free", "Newton", partial(made, method="dp-newton"))
-    if full:
+    if scale != "quick":
         yield Contender("passes free", "DP-GD", partial(made, method="accelerated-gd", rounds=32))
-        if find_spec("dp_accounting") is not None:
-            yield Contender("passes free", "Poisson", partial(made, method="dp-sgd-poisson"))
+    if scale == "full" and find_spec("dp_accounting") is not None:
+        yield Contender("passes free", "Poisson", partial(made, method="dp-sgd-poisson"))
 
 
 def scaled(planned: Plan, factor: float) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,10 +10,15 @@ from dpsco.pages.plots import COLOURS, EMPHASIS, draw_svg
 from dpsco.research.compare.map_contenders import LIMITS
 from dpsco.research.compare.regime_map import kind_of, standings
 
-__all__ = ["draw_map", "map_lines", "summary"]
+__all__ = ["SUMMARY", "bracket_line", "draw_map", "map_lines", "summary"]
+
+SUMMARY = ("limit", "regimes in which a method is best", "excess of `dpsco.plan` over the best: median, most")
+"""Columns of ``summary``."""
 
 _OURS = {"survey + SRGD": EMPHASIS, "SRGD": "#6b3fa0"}
-_FAINT = 0.45
+_FAINT, _STRONG = 0.3, 0.75
+_ACROSS = 3
+"""Panels side by side."""
 
 
 def _group(cell: Mapping[str, Any]) -> tuple[str, str]:
@@ -62,14 +68,32 @@ def summary(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return lines
 
 
+def bracket_line(results: Mapping[str, Any]) -> str:
+    """State how many settings are planned, or tuned with worse neighbours on both sides."""
+    lines = [line for cell in results["cells"] for line in cell["lines"]]
+    inside = sum(line["bracketed"] for line in lines)
+    return f"{inside:,} of {len(lines):,} settings are planned or have worse neighbours on both sides."
+
+
 def _default(cell: Mapping[str, Any], limit: str) -> Mapping[str, Any] | None:
     """Return the line of what ``dpsco.plan`` does under a limit."""
     name, at = ("survey + SRGD", limit) if limit.endswith("rounds") else ("planned", "one pass")
     return next((line for line in cell["lines"] if (line["method"], line["limit"]) == (name, at)), None)
 
 
+def _short(n: int) -> str:
+    """Return 1k for 1,000 and 1M for 1,000,000."""
+    for unit, name in ((1_000_000, "M"), (1_000, "k")):
+        if n >= unit and n % unit == 0:
+            return f"{n // unit}{name}"
+    return f"{n:,}"
+
+
 def draw_map(results: Mapping[str, Any], *, themed: bool = False) -> str:
-    """Return the SVG of the map: colour, the best method; number, the excess of the next method over its own."""
+    """Return the SVG of the map: colour, the best method; number, the excess of the next method over its own.
+
+    One panel per limit: a line per group of regimes and epsilon, a column per n. A file has one cell for all columns.
+    """
     cells = [(cell, standings(cell)) for cell in results["cells"]]
     best = {kind_of(line) for _, found in cells for line, _ in found.values()}
     methods = sorted(best, key=lambda method: (method not in _OURS, method))
@@ -79,41 +103,40 @@ def draw_map(results: Mapping[str, Any], *, themed: bool = False) -> str:
     rows = sorted({(bool(c["table"]), _group(c)[0], c["p"], c["epsilon"], _group(c)[1]) for c, _ in cells},
                   key=lambda row: (row[0], not row[1].startswith("well"), row[2], row[3]))  # fmt: skip
     place = {(row[1], row[3]): k for k, row in enumerate(rows)}
-    wide = len(sizes) + 0.35
+    wide, high = len(sizes) + 0.3, len(rows) + 2.2
+    corners = {limit: (k % _ACROSS * wide, k // _ACROSS * high) for k, limit in enumerate(LIMITS)}
 
     def draw(axes: Any) -> None:
         from matplotlib.patches import Patch, Rectangle
 
         for cell, found in cells:
-            y = place[_group(cell)[0], cell["epsilon"]]
-            for column, limit in enumerate(LIMITS):
-                if limit not in found:
-                    continue
-                line, ratio = found[limit]
-                x = column * wide + (0 if cell["table"] else sizes.index(cell["n"]))
+            for limit, (line, ratio) in found.items():
+                left, top = corners[limit]
+                x = left + (0 if cell["table"] else sizes.index(cell["n"]))
+                y = top + place[_group(cell)[0], cell["epsilon"]]
                 width = len(sizes) if cell["table"] else 1
-                strength = min(1.0, _FAINT + (1 - _FAINT) * min(ratio - 1.0, 1.0))
-                box = Rectangle((x, y), width - 0.05, 0.92, color=colours[kind_of(line)], alpha=strength, linewidth=0)
+                strength = _FAINT + (_STRONG - _FAINT) * min(ratio - 1.0, 1.0)
+                box = Rectangle((x, y), width - 0.04, 0.94, color=colours[kind_of(line)], alpha=strength, linewidth=0)
                 axes.add_patch(box)
-                text = f"{ratio:.1f}" if ratio < 9.95 else "10+"
-                text += "" if line["bracketed"] else "*"
-                axes.text(x + width / 2, y + 0.48, text, ha="center", va="center", fontsize=8)
-        axes.set_xlim(-0.1, len(LIMITS) * wide)
-        axes.set_ylim(len(rows) + 0.05, -0.9)
-        for column, limit in enumerate(LIMITS):
-            axes.text(column * wide + len(sizes) / 2, -0.45, limit, ha="center", va="center", fontsize=10)
-        places = [column * wide + k + 0.5 for column in range(len(LIMITS)) for k in range(len(sizes))]
-        axes.set_xticks(places, [f"{n:.0e}".replace("e+0", "e") for n in sizes] * len(LIMITS), fontsize=7)
-        axes.set_xlabel("rows n")
-        axes.set_yticks([k + 0.5 for k in range(len(rows))], [f"eps {row[3]:g}" for row in rows], fontsize=8)
-        axes.tick_params(length=0)
-        axes.set_axisbelow(True)
-        for name in dict.fromkeys((row[1], row[4]) for row in rows):
-            inside = [k for k, row in enumerate(rows) if row[1] == name[0]]
-            axes.text(-0.13 * wide * 2, sum(inside) / len(inside) + 0.5, name[1], ha="right", va="center", fontsize=8,
-                      transform=axes.transData)  # fmt: skip
-            axes.axhline(inside[-1] + 0.96, color="#999999", linewidth=0.5)
-        patches = [Patch(color=colours[method], label=method) for method in methods]
-        axes.legend(handles=patches, frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.45, -0.1), ncol=5)
+                text = (f"{ratio:.1f}" if ratio < 9.95 else "10+") + ("" if line["bracketed"] else "*")
+                axes.text(x + width / 2, y + 0.5, text, ha="center", va="center", fontsize=9)
+        for limit, (left, top) in corners.items():
+            axes.text(left + len(sizes) / 2, top - 0.5, limit, ha="center", va="center", fontsize=11, weight="bold")
+            for k, n in enumerate(sizes if sizes != [0] else ()):
+                name = ("n = " if k == 0 else "") + _short(n)
+                axes.text(left + k + 0.48, top + len(rows) + 0.4, name, ha="center", va="center", fontsize=9)
+        for top in sorted({top for _, top in corners.values()}):
+            for k, row in enumerate(rows):
+                axes.text(-0.12, top + k + 0.5, f"eps {row[3]:g}", ha="right", va="center", fontsize=9)
+            for name in dict.fromkeys((row[1], row[4]) for row in rows):
+                inside = [k for k, row in enumerate(rows) if row[1] == name[0]]
+                middle = top + sum(inside) / len(inside) + 0.5
+                axes.text(-0.95, middle, name[1], ha="right", va="center", fontsize=9)
+                axes.plot([-2.3, _ACROSS * wide - 0.3], [top + inside[-1] + 0.97] * 2, color="#999999", linewidth=0.5)
+        axes.set_xlim(-2.4, _ACROSS * wide - 0.3)
+        axes.set_ylim(corners[LIMITS[-1]][1] + len(rows) + 0.8, -1.0)
+        axes.set_axis_off()
+        patches = [Patch(color=colours[method], alpha=_STRONG, label=method) for method in methods]
+        axes.legend(handles=patches, frameon=False, fontsize=10, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=4)
 
-    return draw_svg(draw, size=(12.5, 1.9 + 0.3 * len(rows)), themed=themed)
+    return draw_svg(draw, size=(9.6, 1.3 + 0.25 * (len(rows) + 2.2) * math.ceil(len(LIMITS) / _ACROSS)), themed=themed)

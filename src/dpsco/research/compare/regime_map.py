@@ -17,22 +17,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import DpscoError
+from dpsco.json_files import locked
 from dpsco.methods import ObjectivePerturbation, Surveyed
 from dpsco.planning.plan import Plan
 from dpsco.problem import L2Ball, Logistic, Problem
 from dpsco.query import Array
 from dpsco.research.compare.file_data import FileData
+from dpsco.research.compare.kept_regimes import keep_regime, kept_regimes, regime_digest
 from dpsco.research.compare.map_contenders import LIMITS, Contender, bracketed, contenders, scaled
 from dpsco.research.compare.process_pool import initialise_worker
 from dpsco.rows.stream import stream
@@ -42,6 +45,8 @@ __all__ = ["CELLS", "LIMITS", "Cell", "cells_of", "kind_of", "measure_cell", "me
 
 FRESH = 40_000
 RADIUS = 50.0
+TUNING = 2
+"""Runs per value that tuning tries. One alone chooses steps that are unstable on other rows."""
 _FLOOR = 1e-6
 """Least excess on a file, whose own best model is not known."""
 
@@ -67,7 +72,8 @@ def _cells(sizes: Sequence[int], dimensions: Sequence[int], most: float) -> tupl
 
 
 CELLS = {
-    "quick": _cells((1_000, 10_000, 100_000), (10, 50), 2e6),
+    "quick": (*_cells((1_000, 10_000), (10, 50), 1e6), *(Cell(100_000, 10, 1.0, bad) for bad in (False, True))),
+    "medium": _cells((1_000, 10_000), (10, 100), 1e5),
     "full": _cells((1_000, 10_000, 100_000, 1_000_000), (10, 100, 1_000), 2e7),
 }
 """Regimes by scale."""
@@ -81,14 +87,14 @@ def cells_of(scale: str, data: FileData | None = None) -> tuple[Cell, ...]:
     return (*CELLS[scale], *own)
 
 
-def measure_cell(cell: Cell, keys: int, full: bool, data: FileData | None = None) -> list[dict[str, Any]]:
+def measure_cell(cell: Cell, keys: int, scale: str, data: FileData | None = None) -> list[dict[str, Any]]:
     """Return one line per limit and method: mean excess, its standard error, tuning, seconds and released bytes."""
     if data is None:
         problem, rows = Problem(Logistic(), L2Ball(RADIUS), cell.p), lambda role, key: _simulated(cell, role, key)
     else:
         problem, rows = data.problem, lambda role, key: _of_file(data, role, key)
     lines = []
-    for contender in contenders(problem, cell.n, cell.epsilon, full=full):
+    for contender in contenders(problem, cell.n, cell.epsilon, scale=scale):
         try:
             lines.append(_line(contender, rows, keys))
         except DpscoError:  # a plan that this regime does not allow
@@ -108,7 +114,7 @@ def _line(contender: Contender, rows: Callable[[str, int], Rows], keys: int) -> 
 
         def tried(factor: float) -> float:
             try:
-                return excess(scaled(planned, factor), "tuning", 0)
+                return float(np.mean([excess(scaled(planned, factor), "tuning", key) for key in range(TUNING)]))
             except DpscoError:
                 return math.inf
 
@@ -174,20 +180,32 @@ def _of_file(data: FileData, role: str, key: int) -> Rows:
 
 
 def measure_map(
-    scale: str, *, processes: int, keys: int, advance: Callable[[int], None], data: FileData | None = None
+    scale: str, folder: Path, *, processes: int, keys: int, advance: Callable[[int], None], data: FileData | None = None
 ) -> dict[str, Any]:
-    """Measure every regime of ``scale``; results do not depend on the number of processes."""
-    cells, full = cells_of(scale, data), scale == "full"
-    began = time.perf_counter()
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=initialise_worker) as pool:
-        jobs = [pool.submit(measure_cell, cell, keys, full, data if cell.table else None) for cell in cells]
-        lines = []
-        for done, (cell, job) in enumerate(zip(cells, jobs, strict=True), start=1):
-            lines.append({**asdict(cell), "lines": job.result()})
+    """Measure the regimes of ``scale`` that ``folder`` lacks; results do not depend on the number of processes."""
+    began, cells, path = time.perf_counter(), cells_of(scale, data), folder / "regimes.jsonl"
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, "map in this folder"), _pool(processes) as pool:
+        known = kept_regimes(path)
+        digests = [regime_digest(cell, keys, scale, data.digest if data and cell.table else "") for cell in cells]
+        jobs = {
+            pool.submit(measure_cell, cell, keys, scale, data if cell.table else None): digest
+            for cell, digest in zip(cells, digests, strict=True)
+            if digest not in known
+        }
+        for done, job in enumerate(as_completed(jobs), start=len(cells) - len(jobs) + 1):
+            known[jobs[job]] = job.result()
+            keep_regime(path, jobs[job], job.result())
             advance(done)
-    missing = [] if not full or find_spec("dp_accounting") is not None else ["dp-sgd-poisson (needs dp-accounting)"]
+    lines = [{**asdict(cell), "lines": known[digest]} for cell, digest in zip(cells, digests, strict=True)]
+    wanting = scale == "full" and find_spec("dp_accounting") is None
+    missing = ["dp-sgd-poisson (needs dp-accounting)"] if wanting else []
     seconds = round(time.perf_counter() - began, 1)
     return {"scale": scale, "keys": keys, "cells": lines, "left_out": missing, "seconds": seconds}
+
+
+def _pool(processes: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=initialise_worker)
 
 
 def standings(cell: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, Any], float]]:

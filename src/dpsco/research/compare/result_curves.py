@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpsco.research.compare.estimates import Estimate, mean, ratio
+from dpsco.research.compare.single_run import PLANNED
 from dpsco.research.compare.tuning import TunedMethod
 
 __all__ = ["accepted_points", "best_point", "curve", "excess_ratio", "mean_of", "point", "point_at"]
 
 
 def point(tuned: TunedMethod) -> dict[str, Any]:
-    """Return the record of one tuned method at one setting."""
+    """Return the record of one tuned method at one setting.
+
+    ``at`` is the number of rounds that the point stands for: the counted ones or, for a plan, the most that it may use.
+    """
     task, outcomes = tuned.task, tuned.outcomes
     record: dict[str, Any] = {
         "n": task.setting.n,
@@ -24,12 +28,15 @@ def point(tuned: TunedMethod) -> dict[str, Any]:
     }
     if not tuned.accepted:
         return {**record, "why_not": next(outcome.refused for outcome in outcomes if outcome.refused)}
+    steps = round(mean_of([outcome.steps for outcome in outcomes]))
+    limited = task.method.method == PLANNED and "rounds" not in dict(task.method.options)
     return {
         **record,
         "excess": mean(tuned.scores).to_list(),
         "scores": [float(f"{score:.4g}") for score in tuned.scores],
         "gradients": round(mean_of([outcome.gradients for outcome in outcomes])),
-        "steps": round(mean_of([outcome.steps for outcome in outcomes])),
+        "steps": steps,
+        "at": task.rounds if limited else steps,
         "participation": max(outcome.participation for outcome in outcomes),
         "seconds": round(mean_of([outcome.seconds for outcome in outcomes]), 2),
     }
@@ -59,7 +66,7 @@ def best_point(curve: Mapping[str, Any]) -> Any:
 
 def point_at(curve: Mapping[str, Any], rounds: int) -> Any:
     """Return the point at this number of rounds, None if the method has none."""
-    return next((p for p in accepted_points(curve) if p["rounds"] == rounds == p["steps"]), None)
+    return next((p for p in accepted_points(curve) if p["rounds"] == rounds == p["at"]), None)
 
 
 def mean_of(values: Sequence[float]) -> float:

@@ -27,14 +27,15 @@ from dpsco.research.compare.sections import (
 
 __all__ = ["compare"]
 
-FORMAT = 2
+FORMAT = 3
 
-TUNED = {
+SECTIONS = {
     "rounds": ("excess against rounds", excess_by_rounds),
     "passes": ("one pass and many", excess_by_passes),
     "outside": ("minimiser outside the set", minimiser_outside_set),
     "sizes": ("excess against n", excess_by_size),
 }
+"""Sections whose methods are tuned."""
 
 
 def compare(
@@ -45,7 +46,7 @@ def compare(
     Parameters
     ----------
     size
-        How much to measure: `QUICK` or `FULL`.
+        How much to measure: `QUICK`, `MEDIUM` or `FULL`.
     folder
         Where finished runs are kept. The folder of an interrupted comparison continues it.
     processes
@@ -73,11 +74,12 @@ def compare(
         open_pool(cache, processes, advance) as pool,
     ):
         results: dict[str, Any] = {"format": FORMAT}
-        for name, (title, section) in TUNED.items():
+        for name, (title, section) in _tuned(size).items():
             describe(title)
             results[name] = section.measure(pool, size)
-        describe("Table 1")
-        results["table"] = paper_table_costs.measure(pool, size)
+        if size.table_sizes:
+            describe("Table 1")
+            results["table"] = paper_table_costs.measure(pool, size)
         if data is not None:
             describe(f"accuracy on {data.path.name}")
             results["file"] = accuracy_on_file.measure(pool, size, data)
@@ -104,8 +106,14 @@ _LEFT_OUT = (
 )
 
 
+def _tuned(size: ComparisonSize) -> dict[str, tuple[str, Any]]:
+    """Return the sections that this size has."""
+    wanted = {"outside": bool(size.outside_sizes), "sizes": bool(size.sizes)}
+    return {name: section for name, section in SECTIONS.items() if wanted.get(name, True)}
+
+
 def _total(size: ComparisonSize, data: FileData | None) -> int:
-    tasks = [task for _, section in TUNED.values() for task in section.tasks(size)]
+    tasks = [task for _, section in _tuned(size).values() for task in section.tasks(size)]
     tasks += [] if data is None else accuracy_on_file.tasks(size, data)
     return sum(task.budget.runs for task in tasks) + len(paper_table_costs.runs(size))
 

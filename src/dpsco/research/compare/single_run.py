@@ -2,7 +2,8 @@
 
 A `SingleRun` holds everything a run depends on: the setting, the method with its options, multiples of its knobs, the
 mechanism, the rounds, and the role and replicate that fix rows and key. Keys are fixed: these are research runs, and
-their reports say "not private".
+their reports say "not private". The method "planned" stands for what ``dpsco.plan`` chooses: its options are arguments
+of ``dpsco.plan``, its rounds are the most that it may use, and nothing is tuned.
 
 Guarantee
 ---------
@@ -31,7 +32,10 @@ from dpsco.methods import METHODS, Method
 from dpsco.methods.method import RoundMethod
 from dpsco.research.compare.evaluation_data import MOST_REPLICATES, ROLES, Setting, rows_for
 
-__all__ = ["Fields", "RunOutcome", "SingleRun", "execute", "key_for"]
+__all__ = ["PLANNED", "Fields", "RunOutcome", "SingleRun", "code_digest", "execute", "key_for"]
+
+PLANNED = "planned"
+"""Stands for what ``dpsco.plan`` chooses."""
 
 Fields = tuple[tuple[str, Any], ...]
 """Names with values: a mapping that can be hashed."""
@@ -48,7 +52,7 @@ class SingleRun:
     role: str
     replicate: int
     options: Fields = ()
-    """Fields of the method."""
+    """Fields of the method, or arguments of ``dpsco.plan``."""
     scales: Fields = ()
     """Factors on the default values of the knobs."""
 
@@ -66,7 +70,7 @@ class SingleRun:
             **{name: sorted(getattr(self, name)) for name in ("options", "scales")},
             "setting": dataclasses.asdict(setting),
             "file": None if file is None else file.digest,
-            "code": _code(self.method),
+            "code": code_digest(self.method),
         }
         return hashlib.sha256(canonical(jsonable(fields))).hexdigest()[:32]
 
@@ -96,7 +100,7 @@ def execute(run: SingleRun) -> RunOutcome:
     rows = rows_for(run.setting, run.role, run.replicate)
     began = time.process_time()
     try:
-        plan = dpsco.Plan(run.setting.problem, run.setting.n, run.setting.budget, configured(run))
+        plan = plan_of(run)
         stream = dpsco.stream(rows.features, rows.labels)
         result = dpsco.train(plan, stream, key=key_for(run.role, run.replicate))
     except ExtraMissing:
@@ -115,6 +119,15 @@ def execute(run: SingleRun) -> RunOutcome:
         mu=float(result.report.mu),
         seconds=seconds,
     )
+
+
+def plan_of(run: SingleRun) -> dpsco.Plan:
+    """Return the plan of the configured method, or what ``dpsco.plan`` chooses."""
+    setting = run.setting
+    if run.method == PLANNED:
+        given: dict[str, Any] = {"rounds": run.rounds, **dict(run.options)}
+        return dpsco.plan(setting.problem, n=setting.n, budget=setting.budget, **given)
+    return dpsco.Plan(setting.problem, setting.n, setting.budget, configured(run))
 
 
 def configured(run: SingleRun) -> Method:
@@ -142,8 +155,12 @@ def _parameters(model: dpsco.Model, problem: dpsco.Problem) -> Any:
 
 
 @cache
-def _code(method: str) -> str:
+def code_digest(method: str) -> str:
     """Return a digest of the files that define a method and its base classes, without comments and docstrings."""
+    if method == PLANNED:  # the planner and whatever it may choose
+        folders = (Path(inspect.getfile(part)).parent for part in (dpsco.plan, Method))
+        files = sorted(path for folder in folders for path in folder.glob("*.py"))
+        return hashlib.sha256("".join(map(_statements, files)).encode()).hexdigest()[:16]
     kinds = [kind for kind in METHODS[method].__mro__ if issubclass(kind, Method) and kind is not Method]
     paths = sorted({inspect.getfile(kind) for kind in kinds})
     return hashlib.sha256("".join(_statements(Path(path)) for path in paths).encode()).hexdigest()[:16]

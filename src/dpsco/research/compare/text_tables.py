@@ -21,9 +21,16 @@ class Table:
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
     """Return the table of every section, in the order of the page."""
-    found = [_ratios(results["ratios"]), _table(results["table"]), _rounds(results["rounds"]), _sizes(results["sizes"])]
-    found += [_outside(results["outside"]), _passes(results["passes"])]
-    return found + ([_file(results["file"])] if "file" in results else [])
+    makers = {
+        "ratios": _ratios,
+        "table": _table,
+        "rounds": _rounds,
+        "sizes": _sizes,
+        "outside": _outside,
+        "passes": _passes,
+        "file": _file,
+    }
+    return [make(results[name]) for name, make in makers.items() if name in results]
 
 
 def markdown(table: Table) -> str:
@@ -70,17 +77,19 @@ def _table(section: Mapping[str, Any]) -> Table:
 
 
 def _rounds(section: Mapping[str, Any]) -> Table:
-    places = sorted({p["rounds"] for c in section["curves"] for p in c["points"] if p.get("steps") == p["rounds"]})
+    places = sorted({p["rounds"] for c in section["curves"] for p in c["points"] if p.get("at") == p["rounds"]})
     lines = []
     for curve in section["curves"]:
-        at = {p["rounds"]: p for p in curve["points"] if p.get("steps") == p["rounds"]}
-        own = [p for p in curve["points"] if "steps" in p and p["steps"] != p["rounds"]]
+        at = {p["rounds"]: p for p in curve["points"] if p.get("at") == p["rounds"]}
+        own = [p for p in curve["points"] if "at" in p and p["at"] != p["rounds"]]
         cells = [number(at[T]) if T in at else "" for T in places]
         aside = "; ".join(f"{number(p)} at {p['steps']:,}" for p in own)
         refused = [p for p in curve["points"] if "why_not" in p]
         lines.append((curve["name"], *cells, aside or ("refused" if refused and not any(cells) else "")))
     title = f"Excess risk by rounds, n = {section['n']:,}, epsilon = {section['epsilon']:g}"
-    return Table("rounds", title, ("method", *(f"T = {T}" for T in places), "own rounds"), tuple(lines))
+    columns = ("method", *(f"T = {T}" for T in places), "own rounds")
+    shown = len(columns) if any(line[-1] for line in lines) else len(columns) - 1
+    return Table("rounds", title, columns[:shown], tuple(line[:shown] for line in lines))
 
 
 def _sizes(section: Mapping[str, Any]) -> Table:
@@ -120,13 +129,22 @@ def _passes(section: Mapping[str, Any]) -> Table:
             f"{line['gradients'] / group['n']:.1f}",
             str(line["participation"]),
             interval(line["excess"]),
-            interval(line["over_ours"]),
+            interval(line["over_default"]),
         )
         for group in section["groups"]
         for line in group["lines"]
         if "excess" in line
     )
-    columns = ("n", "method", "rounds", "gradients", "gradients / n", "states per row", "excess", "over one pass")
+    columns = (
+        "n",
+        "method",
+        "rounds",
+        "gradients",
+        "gradients / n",
+        "states per row",
+        "excess",
+        "over the default plan",
+    )
     return Table("passes", "One pass and many", columns, lines)
 
 

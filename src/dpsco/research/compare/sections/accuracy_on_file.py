@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dpsco.research.compare.compared_methods import ON_FILE, tuned_rounds
+from dpsco.research.compare.compared_methods import ON_FILE, PLANNED_ONE_PASS, REST, tuned_rounds
 from dpsco.research.compare.comparison_size import ComparisonSize
 from dpsco.research.compare.estimates import mean
 from dpsco.research.compare.evaluation_data import Rows, Setting, rows_for
@@ -19,10 +20,12 @@ __all__ = ["measure", "tasks"]
 
 
 def tasks(size: ComparisonSize, data: FileData) -> list[TuningTask]:
-    """Return one task per method; the number of rounds is one of its choices."""
+    """Return one task per method; the number of rounds is one of its choices. Plans are not tuned."""
     setting = Setting(n=data.training_rows, file=data)
     rounds = _rounds(size, setting)
-    return [TuningTask(tuned_rounds(method, rounds), setting, rounds[0], size.budget) for method in ON_FILE]
+    once = replace(size.budget, configurations=1, tuning=0)
+    planned = [TuningTask(method, setting, rounds[0], once) for method in (PLANNED_ONE_PASS, REST[0])]
+    return planned + [TuningTask(tuned_rounds(method, rounds), setting, rounds[0], size.budget) for method in ON_FILE]
 
 
 def measure(pool: RunPool, size: ComparisonSize, data: FileData) -> dict[str, Any]:
