@@ -128,10 +128,10 @@ def draw_map(results: Mapping[str, Any], *, themed: bool = False) -> str:
         for top in sorted({top for _, top in corners.values()}):
             for k, row in enumerate(rows):
                 axes.text(-0.12, top + k + 0.5, f"eps {row[3]:g}", ha="right", va="center", fontsize=9)
-            for name in dict.fromkeys((row[1], row[4]) for row in rows):
-                inside = [k for k, row in enumerate(rows) if row[1] == name[0]]
+            for group, title in dict.fromkeys((row[1], row[4]) for row in rows):
+                inside = [k for k, row in enumerate(rows) if row[1] == group]
                 middle = top + sum(inside) / len(inside) + 0.5
-                axes.text(-0.95, middle, name[1], ha="right", va="center", fontsize=9)
+                axes.text(-0.95, middle, title, ha="right", va="center", fontsize=9)
                 axes.plot([-2.3, _ACROSS * wide - 0.3], [top + inside[-1] + 0.97] * 2, color="#999999", linewidth=0.5)
         axes.set_xlim(-2.4, _ACROSS * wide - 0.3)
         axes.set_ylim(corners[LIMITS[-1]][1] + len(rows) + 0.8, -1.0)

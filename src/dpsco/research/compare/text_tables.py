@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ class Table:
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
     """Return the table of every section, in the order of the page."""
-    makers = {
+    makers: dict[str, Callable[[Any], Table]] = {
         "ratios": _ratios,
         "table": _table,
         "rounds": _rounds,
