@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from fractions import Fraction
 from functools import cache
@@ -329,3 +330,24 @@ def test_an_estimator_surveys_raw_columns():
     assert model.health_.usable > 1 - 6 * model.health_.noise
     assert model.score(rows, labels) > 0.7
     assert model.privacy_.private
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_rounds_that_release_squares_resume_with_their_own_radius_alone(complete, tmp_path, monkeypatch):
+    rng, folder = np.random.default_rng(11), tmp_path / "run"
+    features, labels = rng.standard_normal((N, P)), rng.integers(0, 2, N).astype(float)
+
+    def stop(seen):
+        if seen.step == 2 and not complete:
+            raise KeyboardInterrupt
+
+    def trained(**options):
+        return dpsco.train(PLANS["measured"], dpsco.stream(features, labels), checkpoint=folder, **options)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        trained(on_round=stop)
+    with monkeypatch.context() as other:
+        other.setattr("dpsco.planning.rounds_in_geometry._USUAL", 0.5)
+        with pytest.raises(dpsco.CheckpointError):
+            trained(resume=True)
+    trained(resume=True)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpsco.clipping.compiled import CompiledOracle, piece_edges
 from dpsco.clipping.kernel_inputs import flat, row_type
-from dpsco.clipping.leading_directions import WIDEST, Leading, doubt
+from dpsco.clipping.leading_directions import WIDEST, Leading, doubt, rounding
 from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import NORMS, RowMap
 from dpsco.clipping.survey import dense
@@ -37,6 +37,8 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _ROUNDOFF = {_FLOAT32: 2.0**-24, _FLOAT64: 2.0**-53}
 _MOST_DOUBT = 0.01
 """Share of the squared clip that the doubt of float32 products may take; beyond it, products are float64."""
+_MOST_ROUNDING = 2.0**-12
+"""Share of the clip by which sums of a unit may be off: half of what the contract of oracles allows."""
 _COPIED_BYTES = 1 << 21
 _ALONE_BYTES = 3 << 20
 _LOADED: set[Any] = set()
@@ -56,7 +58,11 @@ def is_foldable(row_map: RowMap) -> bool:
     narrow = len(row_map.matrix) <= WIDEST or isinstance(row_map, LowRankMap)
     if not narrow or not low <= row_map.feature_norm <= high:
         return False
-    return row_map.leading is not None and row_map.leading.usable
+    leading, p = row_map.leading, len(row_map.matrix)
+    if leading is None or not leading.usable:
+        return False
+    factors = row_map.directions.shape[1] if isinstance(row_map, LowRankMap) else p
+    return rounding(leading, chunk_multiple(max(1, p - (row_map.constant > 0))), factors) <= _MOST_ROUNDING
 
 
 def folded_sum(inner: CompiledOracle, row_map: RowMap, query: Query, batch: Batch) -> Clipped:

@@ -11,9 +11,11 @@ Guarantee
     sqrt(k) (p + 16) u, and sums of their squares by 3 eta ||a||^2. ``doubt`` is 6 eta + 2^-45 p times the squared norm
     of P: the second term is far above the errors of the decomposition. With doubt ||a||^2 added the bound holds for
     computed products.
-    The sum of a unit of m rows is made in float64 and multiplied by P. Each |c| ||a|| is at most clip / g_1, so both
-    steps are off by at most (m^2 + p^2.5 m) 2^-53 G / g_1 of the clip: below 2^-13 for units of ``chunk_multiple``
-    rows, ``WIDEST`` columns and G / g_1 up to ``CONDITION``. The contract of oracles allows 2^-11.
+    The sum of a unit of m rows is made in float64 and multiplied by P. Each |c| ||a|| is at most clip / g_1. The sum is
+    off by at most m^2 2^-53 of that, its product by 2 (p + 16) sqrt(d) m 2^-53 of G times that: each row of P, or each
+    of its d factors, rounds by (p + 16) 2^-53 of its norm; d is p for a matrix. c s rounds by 2^-53 too, which turns
+    the contribution and counts as one more row. ``rounding`` is the sum of these, in clips. The contract of oracles
+    allows 2^-11.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import numpy as np
 
 from dpsco.query import Array
 
-__all__ = ["CONDITION", "WIDEST", "Leading", "doubt", "leading_directions"]
+__all__ = ["CONDITION", "WIDEST", "Leading", "doubt", "leading_directions", "rounding"]
 
 CONDITION = 2.0**11
 WIDEST = 1024
@@ -85,3 +87,10 @@ def doubt(leading: Leading, roundoff: float, k: int) -> float:
     p = len(leading.directions)
     eta = math.sqrt(max(k, 1)) * (p + 16) * roundoff
     return (6 * eta + p * 2.0**-45) * max(leading.norm, leading.rest) ** 2
+
+
+def rounding(leading: Leading, rows: int, factors: int) -> float:
+    """Return how far the mapped sum of a unit of ``rows`` rows is off at most, in clips, for a map of ``factors``."""
+    p = len(leading.directions)
+    steps = (rows + 1) ** 2 + 2 * (p + 16) * math.sqrt(factors + 1) * rows
+    return steps * 2.0**-53 * leading.norm / leading.least

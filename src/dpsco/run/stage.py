@@ -152,7 +152,8 @@ def rounds_behind(
     about = {
         "plan": survey.plan.to_dict(),
         "survey": hashlib.sha256(released.tobytes()).hexdigest(),
-        "map": hashlib.sha256(second.map.matrix.tobytes()).hexdigest(),
+        "map": hashlib.sha256(canonical(second.map.to_dict())).hexdigest(),
+        "method": second.plan.method.to_dict(),
         "start": hashlib.sha256(second.start.tobytes()).hexdigest(),
     }
     begun = None if folder is None else folder.parent / _BEGUN

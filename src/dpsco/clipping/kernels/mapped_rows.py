@@ -12,7 +12,7 @@ and these are clipped as if all directions had been there from the start. The ca
 
 Guarantee
     * N >= ||P a||, so |c| ||P a|| <= clip in exact arithmetic, if G bounds P outside v_1 .. v_k and ``doubt`` is at
-      least that of clipping/folded_map.py. c s differs from its exact value by 2^-53, which ``target`` allows for.
+      least that of clipping/leading_directions.py. c s differs from its exact value by 2^-53: ``rounding`` counts it.
     * The sum of m rows has an error of at most m gamma_(m + 1) of the largest |c| ||a||, in float64.
     * A row that does not count adds nothing, so its values cannot affect another row's bits.
 Cost: rows are read from memory once, in any order; (k + 2) p multiply-adds per row, 3 p for norm and sum, p^2 for a row
