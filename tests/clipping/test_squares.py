@@ -14,6 +14,7 @@ from dpsco.clipping.squares import THETA
 from dpsco.clipping.survey import sum_length
 from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.query import Batch, Query
+from dpsco.run.train import library_oracle
 
 P = 4
 ODD = [
@@ -112,3 +113,12 @@ def test_the_noise_covers_the_joint_bound_of_twice_as_many_numbers():
             MeasuredSRGD(**{"rounds": 4, "clip": 1.3, "radius": 0.5} | wrong)
     with pytest.raises(dpsco.InvalidArgument, match="with noise"):
         method.schedule(problem, 1000, dpsco.Budget(float("inf"), 1e-6))
+
+
+def test_the_librarys_oracle_of_a_large_plan_makes_squares():
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), P)
+    method = MeasuredSRGD(rounds=4, clip=1.3, radius=0.5)
+    plan = dpsco.Plan(problem, 1 << 24, dpsco.Budget(1.0, 1e-6), method)
+    query = method.ask(plan.schedule, method.start(plan.schedule, np.zeros(P)))
+    total = library_oracle(plan).answer(query, Batch(0, [(np.ones((3, P)), np.ones(3))])).total
+    assert len(total) == plan.schedule.sum_length

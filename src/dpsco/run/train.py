@@ -182,8 +182,10 @@ def library_oracle(plan: Plan, *, slow_source: bool = False) -> Oracle:
         raise InvalidArgument("A CustomLoss needs its gradients: pass oracle=dpsco.PerExample(gradient).")
     if plan.schedule.survey_length:
         return survey_oracle(plan.problem, plan.n, slow_source=slow_source)
+    squares = plan.schedule.squares
     if isinstance(plan.method, InGeometry):
-        return MappedOracle(linear_oracle(plan.schedule.problem, plan.n, slow_source=slow_source), plan.method.map)
+        inner = linear_oracle(plan.schedule.problem, plan.n, slow_source=slow_source, squares=squares)
+        return MappedOracle(inner, plan.method.map)
     if plan.method.needs == "convexity":  # its proof counts on float64 in every step
         return LinearOracle(plan.problem.loss, plan.problem.intercept)
-    return linear_oracle(plan.problem, plan.n, slow_source=slow_source)
+    return linear_oracle(plan.problem, plan.n, slow_source=slow_source, squares=squares)
