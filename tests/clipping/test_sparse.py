@@ -219,6 +219,21 @@ def test_a_changed_row_moves_the_sum_by_no_more_than_the_clip(name: str) -> None
         assert 0 < np.linalg.norm(change) <= 0.5 * (1 + SUMMATION_SLACK) + math.sqrt(20) * 2.0**-14
 
 
+def test_the_order_of_one_row_in_coo_decides_no_other_row() -> None:
+    """SciPy sorts all rows if one is not sorted, and values of one place change their order: 1e16 + 1 - 1e16."""
+    values, places = np.r_[1e16, np.ones(28), -1e16, np.full(10, 0.5)], np.r_[np.zeros(30), np.arange(1, 11)]
+
+    def rows(last: list[int]) -> np.ndarray:
+        row, column = np.r_[np.repeat(np.arange(20), 40), 20, 20], np.r_[np.tile(places, 20), last].astype(int)
+        matrix = sp.coo_matrix((np.r_[np.tile(values, 20), 0.1, 0.2], (row, column)), shape=(22, 11))
+        return CsrRows.of(matrix).dense()
+
+    sorted_, mixed = rows([0, 1]), rows([1, 0])
+    assert np.array_equal(sorted_[:20], mixed[:20])
+    assert np.array_equal(sorted_[20:, :2], [[0.1, 0.2], [0.0, 0.0]])
+    assert np.array_equal(mixed[20:, :2], [[0.2, 0.1], [0.0, 0.0]])
+
+
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
 def test_a_fit_on_sparse_rows_is_the_fit_on_dense_rows(layout: str) -> None:
     features, labels = sparse_rows(4000, 12), np.random.default_rng(7).integers(0, 2, 4000)

@@ -141,13 +141,17 @@ def _inputs(
     if isinstance(features, RowsOnDemand) and features.source is not None and feature_norm == 1.0:
         array, places, norm = features.source
         low, high = NORMS[np.dtype(np.float32)]
-        if _direct(array) and low <= norm <= high:
-            return flat(array, array.dtype), places, span.start, norm, True
+        if low <= norm <= high:
+            if isinstance(array, np.ndarray) and _direct(array):
+                return flat(array, array.dtype), places, span.start, norm, True
+            return _flat_rows(array[places[span]], features.dtype), _NO_PLACES, 0, norm, True
     if isinstance(features, np.ndarray) and _direct(features):
         return flat(features, features.dtype), _NO_PLACES, span.start, feature_norm, False
-    rows = np.asarray(features[span])
-    dtype = np.dtype(np.float32 if features.dtype == np.float32 else np.float64)
-    return flat(rows, dtype), _NO_PLACES, 0, feature_norm, False
+    return _flat_rows(features[span], features.dtype), _NO_PLACES, 0, feature_norm, False
+
+
+def _flat_rows(rows: Any, given: Any) -> NDArray[Any]:
+    return flat(np.asarray(rows), np.dtype(np.float32 if given == np.float32 else np.float64))
 
 
 def _direct(rows: NDArray[Any]) -> bool:

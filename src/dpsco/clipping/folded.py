@@ -29,7 +29,7 @@ from dpsco.errors import InvalidArgument
 from dpsco.parallel import available_threads, team
 from dpsco.query import Array, Batch, Clipped, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
-from dpsco.rows.on_demand import RowsOnDemand
+from dpsco.rows.on_demand import Source
 
 __all__ = ["can_fold", "folded_sum", "is_foldable"]
 
@@ -142,15 +142,22 @@ class _Round:
 
     def inputs(self, rows: Any) -> _Inputs | None:
         """Return the rows without a copy, or None if that is not possible."""
-        if isinstance(rows, RowsOnDemand) and rows.source is not None and self.map.feature_norm == 1.0:
-            array, places, norm = rows.source
-            if self._fits(array) and NORMS[self.dtype][0] <= norm <= NORMS[self.dtype][1]:
-                return _Inputs(flat(array, self.dtype), places, norm)
-        return _Inputs(flat(rows, self.dtype), _NO_PLACES, self.map.feature_norm) if self._fits(rows) else None
+        array, places, norm = self._source(rows) or (rows, _NO_PLACES, self.map.feature_norm)
+        return _Inputs(flat(array, self.dtype), places, norm) if self._fits(array) else None
 
-    def copied(self, rows: Any) -> _Inputs:
-        """Return the rows with a copy."""
-        return _Inputs(flat(dense(rows), self.dtype), _NO_PLACES, self.map.feature_norm)
+    def copied(self, rows: Any, first: int, last: int) -> _Inputs:
+        """Return some of the rows with a copy."""
+        source = self._source(rows)
+        if source is None:
+            return _Inputs(flat(dense(rows[first:last]), self.dtype), _NO_PLACES, self.map.feature_norm)
+        own = source.array[source.places[first:last]]
+        return _Inputs(flat(dense(own), self.dtype), _NO_PLACES, source.feature_norm)
+
+    def _source(self, rows: Any) -> Source | None:
+        """Return where the rows come from, if the kernel is to divide them by their norms: public numbers decide."""
+        source, (low, high) = getattr(rows, "source", None), NORMS[self.dtype]
+        known = isinstance(source, Source) and self.map.feature_norm == 1.0 and low <= source.feature_norm <= high
+        return source if known else None
 
     def _fits(self, rows: Any) -> bool:
         return isinstance(rows, np.ndarray) and rows.dtype == self.dtype and rows.flags.c_contiguous
@@ -178,7 +185,7 @@ class _Pieces:
             return
         while (i := next(self._next)) < len(edges) - 1:
             start, stop = int(edges[i]), int(edges[i + 1])
-            given, own = asked.copied(self._rows[start:stop]), self._sums[start // asked.unit :]
+            given, own = asked.copied(self._rows, start, stop), self._sums[start // asked.unit :]
             one = np.array([0, stop - start]), np.zeros(1, np.int64)
             asked.run(given, self._labels[start:stop], *one, own, tallies)
 

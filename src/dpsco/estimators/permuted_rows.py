@@ -54,10 +54,9 @@ class PermutedRows(Stream):
         if not is_sparse(self._features):
             self.rows_read = (self.rows_read or 0) + last - first
             picked = self._order[first:last]
-            shape, dtype, source = (last - first, width), self._features.dtype, None
-            if isinstance(self._features, np.ndarray) and self._features.flags.c_contiguous:
-                source = Source(self._features, picked, self._norm)
-            yield RowsOnDemand(partial(self._gathered, picked), shape, dtype, source), self._targets[picked]
+            shape, source = (last - first, width), Source(self._features, picked, self._norm)
+            made = RowsOnDemand(partial(self._gathered, picked), shape, self._features.dtype, source)
+            yield made, self._targets[picked]
             return
         rows = max(1, _CHUNK_BYTES // (8 * width * CHUNK_ROWS)) * CHUNK_ROWS
         for start in range(first, last, rows):

@@ -35,6 +35,8 @@ class CsrRows:
         """Return the rows of a SciPy matrix, shared and not copied if it is CSR."""
         if isinstance(matrix, cls):
             return matrix
+        if getattr(matrix, "format", "") == "coo":
+            return cls._of_coo(matrix)
         rows = matrix.tocsr()
         ends, stored = rows.indptr, min(len(rows.data), len(rows.indices))
         if ends[0] < 0 or ends[-1] > stored or np.any(ends[1:] < ends[:-1]):  # kernels follow them without a look
@@ -43,6 +45,26 @@ class CsrRows:
                 "SciPy."
             )
         return cls(rows.data, rows.indices, ends, rows.shape[1])
+
+    @classmethod
+    def _of_coo(cls, matrix: Any) -> CsrRows:
+        """Return the rows of a matrix in COO: columns in order, values of one place added in the order of storage.
+
+        SciPy's own conversion sorts all rows as soon as one of them is not sorted, by a sort that is not stable. So one
+        row would decide in which order another row's values of one place are added. The sorts here are stable.
+        """
+        row, column = (np.asarray(part, dtype=np.int64) for part in (matrix.row, matrix.col))
+        height, width = matrix.shape
+        order = np.argsort(column, kind="stable")
+        order = order[np.argsort(row[order], kind="stable")]
+        row, column, data = row[order], column[order], matrix.data[order]
+        first = np.ones(len(row), dtype=bool)
+        first[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
+        values = data[first]
+        with np.errstate(all="ignore"):  # a warning that depends on a row is an output
+            np.add.at(values, np.cumsum(first)[~first] - 1, data[~first])
+        ends = np.concatenate([[0], np.cumsum(np.bincount(row[first], minlength=height))])
+        return cls(values, column[first], ends.astype(np.int64), width)
 
     @classmethod
     def joined(cls, parts: Sequence[CsrRows]) -> CsrRows:

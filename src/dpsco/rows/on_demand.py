@@ -12,9 +12,13 @@ __all__ = ["RowsOnDemand", "Source"]
 
 
 class Source(NamedTuple):
-    """Where rows on demand come from: row i is ``array[places[i]] / max(feature_norm, its norm)``."""
+    """Where rows on demand come from: row i is ``array[places[i]] / max(feature_norm, its norm)``.
 
-    array: NDArray[Any]
+    ``array`` is an array or another typed sequence behind the gate (rows/gate.py). Whoever divides the rows does so for
+    either kind: one odd cell decides which it is, and must not decide on the arithmetic of other rows.
+    """
+
+    array: Any
     places: NDArray[np.int64]
     feature_norm: float
 
