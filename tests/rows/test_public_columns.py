@@ -232,3 +232,13 @@ def test_many_levels_come_sparse_with_the_same_features(monkeypatch) -> None:
     assert sparse.feature_norm == columns.row_norm
     monkeypatch.setattr("dpsco.rows.public_columns.SPARSE_FROM", 10**9)
     np.testing.assert_array_equal(sparse.toarray(), columns.transform(FRAME))
+
+
+def test_a_masked_date_is_missing_whatever_another_cell_makes_of_the_type() -> None:
+    columns = dpsco.PublicColumns(dates={"d": ("2000-01-01", "2010-01-01")}, missing=True)
+    days = [np.datetime64(f"200{k}-01-01") for k in range(1, 6)]
+    dates = np.ma.array(days, mask=[0, 1, 0, 0, 0])
+    objects = np.ma.array([*days[:4], "?"], mask=[0, 1, 0, 0, 0], dtype=object)
+    one, two = columns.transform({"d": dates}), columns.transform({"d": objects})
+    assert np.array_equal(one[:4], two[:4])
+    assert one[1].tolist() == [0.5, 1.0]

@@ -152,6 +152,8 @@ def _days(column: Any) -> NDArray[Any] | None:
         return _days(column.to_arrow())
     else:
         array = np.asarray(column)
+        if isinstance(column, np.ma.MaskedArray) and array.dtype.kind == "M":  # what a mask hides is no cell
+            array = np.where(np.ma.getmaskarray(column), np.datetime64("NaT"), array)
     return array.astype("datetime64[D]") if array.dtype.kind == "M" else None
 
 
