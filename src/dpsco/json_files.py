@@ -200,7 +200,7 @@ class _Lock:
     """A file descriptor that holds a lock; it is closed once."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._process = path, os.getpid()
         self._descriptor: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def taken(self) -> bool:
@@ -220,7 +220,8 @@ class _Lock:
         """Release the lock, also for copies of the descriptor in children that have not run yet."""
         import fcntl
 
-        if self._descriptor is not None:
+        # A fork that Python was not told of has the descriptor too, and would unlock what its parent holds.
+        if self._descriptor is not None and self._process == os.getpid():
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self.forget()
 

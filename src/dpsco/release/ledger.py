@@ -180,6 +180,14 @@ class FileLedger(_Record):
                 "with the versions of numpy and randomgen that began it, or start a new run."
             )
 
+    def check_process(self) -> None:
+        """Raise LedgerError in a fork, and once the folder is closed: another run may hold it, or have ended it."""
+        super().check_process()
+        if self._file.closed:
+            raise LedgerError(
+                "This run gave its checkpoint back when its `with` block ended. Resume it from the folder: resume=True."
+            )
+
     def value(self, step: int) -> Array | None:
         """Read the released value of round ``step``, if stored. Raise CheckpointError if it is damaged."""
         self.check_process()

@@ -39,6 +39,7 @@ from dpsco.run.preconditions import check_use, starting_point, true_facts
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Counts, Diagnostics, Model, Result, Round
 from dpsco.run.stage import Ledgers, Stage, evidence_of, rounds_behind
+from dpsco.run.turns import Turns, in_turn
 from dpsco.run.watch import watch_in_force
 
 __all__ = ["Run"]
@@ -117,7 +118,8 @@ class Run:
         self.id: str = ledger.run_id
         self._stage = Stage(plan, x0, oracle, ledger, self._watch.replay)
         self._trace: list[Round] = []
-        self._waiting, self._pushed = WaitingRows(), 0
+        self._sum: tuple[Query, Clipped] | None = None  # with its round: another one's sum never counts
+        self._waiting, self._pushed, self.turns = WaitingRows(), 0, Turns()
         self._begin_round()
 
     def _enter_second_stage(self, released: Array) -> None:
@@ -162,28 +164,33 @@ class Run:
         return self._stage.releaser.sample
 
     def _begin_round(self) -> None:
-        self._sum: Clipped | None = None
+        self._sum = None
         self._query = None if self.complete else self._stage.ask()
         self._left = 0 if self.complete else self._stage.schedule.mean_size
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- what comes in and goes out ---------------------------------------------------------------
 
     def absorb(self, batch: Batch) -> None:
         """Take rows of this round: all of them, or some."""
         stage, query = self._stage, self._asked()
         portions = stage.schedule.portions
         stage.rows.at(None if portions is None else portions[query.step])
-        self._add(stage.method.answer(stage.schedule, query, batch, stage.rows))
+        self._add(query, stage.method.answer(stage.schedule, query, batch, stage.rows))
 
     def absorb_sum(self, clipped: Clipped) -> None:
         """Take the clipped sum of rows of this round that was computed elsewhere."""
-        self._stage.rows.count(self._asked())
-        self._add(clipped)
+        query = self._asked()
+        self._stage.rows.count(query)
+        self._add(query, clipped)
 
-    def _add(self, clipped: Clipped) -> None:
-        if self._sum is not None and self.plan.method.needs == "convexity":
+    def _add(self, query: Query, clipped: Clipped) -> None:
+        known = self._sum_of(query)
+        if known is not None and self.plan.method.needs == "convexity":
             raise InvalidArgument(f"method={self.plan.method.name!r} works on all rows of a round at once.")
-        self._sum = clipped if self._sum is None else self._sum + clipped
+        self._sum = (query, clipped if known is None else known + clipped)  # the last statement: no lock, no signal
+
+    def _sum_of(self, query: Query) -> Clipped | None:
+        return None if self._sum is None or self._sum[0] is not query else self._sum[1]
 
     def check_room(self, rows: int) -> None:
         """Raise ``HorizonError`` if so many more pushed rows would go beyond n."""
@@ -212,12 +219,7 @@ class Run:
         if self._stage.schedule.portions is not None or self.plan.budget.adjacency == "add-remove":
             raise InvalidArgument("Pushed rows are placed by position, in rounds of one size: plan for that.")
         self.check_room(len(labels))
-        if self.unfinished:
-            raise HorizonError(
-                "An earlier call was interrupted while it took its rows. Some of them may be in the sum, and taking "
-                "them again would count them twice. Make a new estimator: a new run, a new budget."
-            )
-        self.unfinished = True
+        self.turns.once(self)
         self._pushed += len(labels)
         self._waiting.put(features, labels)
         while not self.complete and self._waiting.rows >= (size := min(CHUNK_ROWS, self._left)):
@@ -231,8 +233,6 @@ class Run:
             self._waiting = WaitingRows()  # rows that still come, up to n, are not read
             self.erase_key()
         self.unfinished = within
-
-    # --- what goes out ----------------------------------------------------------------------------
 
     def charge(self, account: Account) -> None:
         """Write the run down in ``account``, or refuse; before the first release.
@@ -254,6 +254,7 @@ class Run:
             )
         account.charge(self.id, self.facts.budget or self.plan.budget)
 
+    @in_turn
     def finish_round(self) -> Round | None:
         """Release the round's sum and take the step.
 
@@ -275,7 +276,7 @@ class Run:
     def _release(self, query: Query, stage: Stage) -> Released:
         if stage.restored:
             return stage.releaser.stored(query.step)
-        clipped = self._sum or Clipped(np.zeros(stage.schedule.sum_length), 0)
+        clipped = self._sum_of(query) or Clipped(np.zeros(stage.schedule.sum_length), 0)
         if self._diagnostics is not None:
             self._diagnostics.note(clipped)
         released = stage.releaser.release(query, clipped)
@@ -379,8 +380,6 @@ class Run:
             evidence=evidence_of(self.plan, self._second, self._stage),
             prediction=(self._second or self).plan.prediction,
         )
-
-    # --- one process, one owner ------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsco.engines.flower import client
+from dpsco.engines.flower import client, wire
 
 SOURCES = Path(client.__file__).parent
 
@@ -60,3 +60,27 @@ def test_the_client_is_a_few_dozen_lines() -> None:
     docstrings = {line for text in texts for line in range(text.lineno, (text.end_lineno or text.lineno) + 1)}
     code = [line for at, line in enumerate(source.splitlines(), 1) if line.strip() and at not in docstrings]
     assert len(code) < 66
+
+
+def test_a_row_of_another_width_does_not_become_two_contributions() -> None:
+    """With unit example a row twice as wide was two rows, each as long as the clip; ``respond`` counts it as 0."""
+    for matrix in (None, np.eye(3)):
+        query = wire.encode_query(
+            run=bytes(32),
+            first=0,
+            last=1,
+            places=1,
+            unit=wire.EXAMPLE,
+            clip=1.0,
+            grid=2.0**-20,
+            weights=[1.0],
+            points=[np.zeros(3)],
+            matrix=matrix,
+        )
+        asked = wire.decode_query(query)
+        for wide in (np.array([[3.0, 0, 0, 3, 0, 0]]), np.array([3.0, 0, 0, 3, 0, 0]), np.ones((3, 2))):
+            answer = client.respond(query, {"wide": lambda x, wide=wide: wide})
+            assert wire.decode_answer(asked, answer) == []
+        for fits in (np.array([3.0, 0, 0]), np.array([[[3.0], [0], [0]]])):
+            answer = client.respond(query, {"fits": lambda x, fits=fits: fits})
+            assert np.linalg.norm(wire.decode_answer(asked, answer)[0][1]) * 2.0**-20 <= 1.0 + 2.0**-20

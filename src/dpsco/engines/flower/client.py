@@ -110,6 +110,8 @@ def _differences(asked: Asked, gradients: Gradients) -> NDArray[np.float64]:
         gradients = getattr(gradients, "shortened", gradients)
     terms = (w * np.asarray(gradients(x), dtype=np.float64) for w, x in zip(asked.weights, points, strict=True))
     rows = np.sum(list(terms), axis=0)
+    if rows.size != asked.length * (len(rows) if rows.ndim > 1 else 1):  # one row must not become two contributions
+        raise ValueError("Gradients of another length than the query says.")
     if mapped:
         rows = turned(asked, rows)
     return np.asarray(rows.reshape(-1, asked.length))
