@@ -379,3 +379,16 @@ def test_an_accountant_that_is_too_old_is_refused_in_our_own_words(monkeypatch: 
     monkeypatch.setattr(poisson, "version", lambda name: "0.4.4")
     with pytest.raises(dpsco.ExtraMissing, match=r"dp-accounting 0\.5 or newer; 0\.4\.4"):
         poisson.epsilon_of_sampled(1.2345, delta=1e-6, rate=0.1, rounds=3, adjacency="zero-out")
+
+
+def test_a_link_in_place_of_an_open_account_does_not_split_it(tmp_path: Path) -> None:
+    """The account was moved while it was open; a charge replaced the link and left the moved file as it was."""
+    path, moved = tmp_path / "people.json", tmp_path / "moved.json"
+    account = Account.create(path, limit=Budget(3.0, 1e-6))
+    account.charge("first", Budget(1.0, 1e-6))
+    path.rename(moved)
+    path.symlink_to(moved)
+    with pytest.raises(AccountError, match="moved"):
+        account.charge("second", Budget(1.0, 1e-6))
+    Account(path).charge("second", Budget(1.0, 1e-6))
+    assert len(Account(moved).runs) == 2

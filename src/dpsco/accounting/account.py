@@ -237,6 +237,11 @@ class Account:
                 f"There is no account {self.path.name!r}. If the data set is new, begin one with Account.create(path, "
                 "limit). If the account existed before, restore it: the cost of its runs remains."
             ) from None
+        if self.path.is_symlink():  # a charge would replace the link, and the file behind it would not have the entry
+            raise AccountError(
+                f"The account {self.path.name!r} was moved, and there is a symbolic link in its place. Open it again: "
+                "Account(path) follows the link."
+            )
         if links > 1:
             raise AccountError(
                 f"The account {self.path.name!r} has {links} hard links. A charge would change only one of them: "

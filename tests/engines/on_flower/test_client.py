@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dpsco.engines.flower import client, wire
+import dpsco
+from dpsco.clipping import LinearOracle
+from dpsco.engines.flower import LocalNodes, client, linear_gradients, oracle_gradients, wire
 
 SOURCES = Path(client.__file__).parent
 
@@ -84,3 +86,11 @@ def test_a_row_of_another_width_does_not_become_two_contributions() -> None:
         for fits in (np.array([3.0, 0, 0]), np.array([[[3.0], [0], [0]]])):
             answer = client.respond(query, {"fits": lambda x, fits=fits: fits})
             assert np.linalg.norm(wire.decode_answer(asked, answer)[0][1]) * 2.0**-20 <= 1.0 + 2.0**-20
+
+
+def test_the_rows_of_a_client_do_not_print_themselves() -> None:
+    """Logs and interactive sessions print objects; a client's rows are SENSITIVE."""
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), dimension=2)
+    own = linear_gradients(problem, np.array([[0.123456, 0.5]]), [1])
+    network = oracle_gradients(LinearOracle(dpsco.Logistic(), intercept=False), np.array([[0.123456, 0.5]]), np.ones(1))
+    assert "0.123" not in repr([own, network, own.shortened, LocalNodes([{"phone": own}])])

@@ -23,13 +23,16 @@ _TOGETHER = 64
 """Rows are padded to whole units of it where functions work on several numbers at once."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearRows:
     """Rows of a client: ``x -> (rows, p)``, and their joint contributions to a survey. SENSITIVE."""
 
     problem: Problem
     features: Array
     labels: NDArray[Any]
+
+    def __repr__(self) -> str:
+        return "LinearRows(<sensitive>)"
 
     def __call__(self, x: Array) -> Array:
         """Return the gradient of each row at ``x``; NaN for an unusable row. No row's place changes its bits."""

@@ -15,13 +15,16 @@ from dpsco.rows.shaped import declared_shape, flat_rows
 __all__ = ["OracleRows", "oracle_gradients"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OracleRows:
     """Rows of a client: ``x -> (rows, p)``. SENSITIVE."""
 
     oracle: Oracle
     features: Array
     labels: Array
+
+    def __repr__(self) -> str:
+        return "OracleRows(<sensitive>)"
 
     def __call__(self, x: Array) -> Array:
         """Return the gradient of each row at ``x``; 0 for an unusable row. Each row has a pass of its own."""
