@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from dpsco.errors import HorizonError, LedgerError
 from dpsco.fork_safety import forget_in_children
@@ -71,7 +71,7 @@ def in_turn(call: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P],
     """
 
     @wraps(call)
-    def taken(run: R, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def taken(run: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
         query = run._asked()
         with run.turns.lock:
             if run._asked() is not query:
