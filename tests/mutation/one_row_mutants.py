@@ -265,7 +265,7 @@ ONE_ROW = (
     ),
     Mutant(
         "the first row of a CSV file printed as its header",
-        (("rows/readers/csv.py", "    has_schema = False", "    has_schema = True"),),
+        (("rows/readers/csv.py", "self.has_schema = self._stated is not None", "self.has_schema = True"),),
         (f"{ODD}::test_a_csv_without_a_header_does_not_print_its_first_row",),
     ),
     Mutant(

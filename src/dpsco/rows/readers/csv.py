@@ -51,7 +51,6 @@ class CsvSource(TableSource):
     """
 
     number_columns = None
-    has_schema = False
 
     def __init__(
         self,
