@@ -353,7 +353,7 @@ ONE_ROW = (
         (
             (
                 "cli/data_options.py",
-                "if source.has_schema or not any(_is_number(name) for name in source.names):",
+                "if source.has_schema or all(math.isnan(number(name)) for name in source.names):",
                 "if True:",
             ),
         ),

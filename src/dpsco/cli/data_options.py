@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -176,17 +177,11 @@ def _refuse_undeclared(source: TableSource, names: list[str]) -> None:
 
 def _shown(source: TableSource, names: list[str]) -> str:
     """Return columns by name; by place where the first line of a text file may be a row: it holds a number."""
-    if source.has_schema or not any(_is_number(name) for name in source.names):
+    from dpsco.rows.cells import number
+
+    if source.has_schema or all(math.isnan(number(name)) for name in source.names):
         return f"columns {', '.join(names)}"
     return f"columns {', '.join(str(1 + source.names.index(name)) for name in names)} (counted from the left)"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_names(source: TableSource, wanted: Sequence[str]) -> None:
