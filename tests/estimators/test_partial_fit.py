@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pickle
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -11,9 +14,10 @@ from scipy.sparse import csr_matrix
 
 import dpsco
 from dpsco.datasets import reference_problem
-from dpsco.estimators import PrivateLinearRegression, PrivateLogisticRegression
+from dpsco.estimators import PrivateLinearRegression, PrivateLogisticRegression, base
 from dpsco.query import CHUNK_ROWS
-from dpsco.run import watching
+from dpsco.rows.contribution_cap import ContributionCap
+from dpsco.run import Run, watching
 
 N = 20_000
 DATA = reference_problem(n=N, dimension=5, fresh=10)
@@ -187,3 +191,52 @@ def test_no_cell_is_quoted_in_an_error() -> None:
         PrivateLogisticRegression(classes=[0, 1]).fit(X, [0, 1])
     assert "4711" not in str(caught.value)
     PrivateLogisticRegression(classes=[0, 1], invalid_rows="zero").fit(X, [0, 1])  # no cell decides an outcome
+
+
+def test_threads_count_the_rows_of_a_unit_once(monkeypatch) -> None:
+    """The cap reads and then writes how many rows of a unit it has met: a second thread is refused in between."""
+    estimator = PrivateLogisticRegression(**KW, max_rows_per_unit=1)
+    estimator.partial_fit(X[:10], Y[:10], unit=np.arange(10))
+    counted, second, errors = ContributionCap.counted_texts, [], []
+
+    def late(cap, texts, codes):
+        flags = counted(cap, texts, codes)
+        if not second:
+            second.append(threading.Thread(target=push))
+            second[0].start()
+            second[0].join()
+        return flags
+
+    def push() -> None:
+        try:
+            estimator.partial_fit(X[10:20], Y[10:20], unit=np.full(10, 77))
+        except dpsco.errors.HorizonError as error:
+            errors.append(error)
+
+    monkeypatch.setattr(ContributionCap, "counted_texts", late)
+    estimator.partial_fit(X[10:20], Y[10:20], unit=np.full(10, 77))
+    assert len(errors) == 1
+    estimator.partial_fit(X[20:30], Y[20:30], unit=np.full(10, 78))  # the refused call ended no run
+
+
+def test_threads_that_start_together_share_one_run(monkeypatch) -> None:
+    estimator, runs, begin = PrivateLogisticRegression(**KW), [], threading.Barrier(2)
+
+    class Counted(Run):
+        def __init__(self, *args, **kwargs) -> None:
+            runs.append(self)
+            time.sleep(0.1)  # long enough for the other thread to find no run
+            super().__init__(*args, **kwargs)
+
+    def push(part: slice) -> None:
+        begin.wait()
+        with contextlib.suppress(dpsco.errors.HorizonError):
+            estimator.partial_fit(X[part], Y[part])
+
+    monkeypatch.setattr(base, "Run", Counted)
+    threads = [threading.Thread(target=push, args=(slice(k, k + 10),)) for k in (0, 10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(runs) == 1

@@ -36,6 +36,7 @@ from dpsco.rows.public_columns import columns_from
 from dpsco.rows.stream import stream
 from dpsco.run import Facts, Model, Result, Run, train
 from dpsco.run.train import library_oracle
+from dpsco.run.turns import Turns
 
 try:
     from sklearn.base import BaseEstimator
@@ -189,6 +190,19 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         _refuse(refused)
         if is_empty((X, y)):
             return self
+        with self.__dict__.setdefault("_turns", Turns()).lock:  # two threads at the start would begin two runs
+            run, X, targets = self._begun(X, y, classes, unit)
+        ids = None if self._units is None else column_texts(checked_ids(unit, len(targets)), of="id")
+        run.begin_push(len(targets))
+        if self._units is not None and ids is not None:  # between begin and end, so that one thread counts at a time
+            targets[~self._units.counted_texts(*ids)] = np.nan
+        run.push(self._in_ball(X), targets, within=True)
+        self._learned(run.result)
+        run.unfinished = False
+        return self
+
+    def _begun(self, X: Any, y: Any, classes: Any, unit: Any) -> tuple[Run, Any, Array]:
+        """Return the run of ``partial_fit``, begun by its first rows, and rows and targets behind the gate."""
         first = self.__dict__.get("_run") is None  # after fit, too: a new run and a new budget, as a second fit is
         if not first and not isinstance(self._run, Run):
             raise HorizonError("A run in progress does not survive pickling: this copy can predict, not go on.")
@@ -206,13 +220,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
             if account is not None:
                 run.charge(account)
             self._run = run
-        self._run.check_room(len(targets))
-        if self._units is not None:
-            targets[~self._units.counted(checked_ids(unit, len(targets)))] = np.nan
-        self._run.push(self._in_ball(X), targets, within=True)
-        self._learned(self._run.result)
-        self._run.unfinished = False
-        return self
+        return self._run, X, targets
 
     # --- pieces -------------------------------------------------------------------------------------
 
@@ -348,7 +356,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Return the model, not a run in progress: that holds rows and the noise key."""
         state = dict(super().__getstate__())
-        state.pop("_units", None)
+        for held in ("_units", "_turns"):
+            state.pop(held, None)
         if state.get("_run") is not None:
             state["_run"] = "not pickled"
         return state

@@ -192,13 +192,15 @@ class Run:
     def _sum_of(self, query: Query) -> Clipped | None:
         return None if self._sum is None or self._sum[0] is not query else self._sum[1]
 
-    def check_room(self, rows: int) -> None:
-        """Raise ``HorizonError`` if so many more pushed rows would go beyond n."""
-        if self._pushed + rows > self.plan.n:
-            raise HorizonError(
-                f"n={self.plan.n} rows were announced and {self._pushed} have come; {rows} more would go beyond. "
-                "The budget of this run ends with n: make a new estimator (a new run, a new budget) for further rows."
-            )
+    def begin_push(self, rows: int) -> None:
+        """Begin a call that pushes so many rows; the caller ends it by ``unfinished = False``.
+
+        Raises
+        ------
+        HorizonError
+            If the rows would go beyond n, another call is under way, or an earlier one was interrupted.
+        """
+        self.turns.once(self, rows)
 
     def push(self, features: Any, labels: Array, *, within: bool = False) -> None:
         """Take rows as they come, in order; a round ends by itself when it is full.
@@ -208,8 +210,8 @@ class Run:
         features, labels
             Rows behind the gate, and their targets.
         within : bool
-            Whether the caller has more to do before its own call ends. The caller then sets ``unfinished = False`` in
-            its last statement: Python handles no signal between a plain assignment and the ``return`` behind it.
+            Whether the caller began the call by ``begin_push``. It ends it in its last statement, ``unfinished =
+            False``: Python handles no signal between a plain assignment and the ``return`` behind it.
 
         Raises
         ------
@@ -218,8 +220,8 @@ class Run:
         """
         if self._stage.schedule.portions is not None or self.plan.budget.adjacency == "add-remove":
             raise InvalidArgument("Pushed rows are placed by position, in rounds of one size: plan for that.")
-        self.check_room(len(labels))
-        self.turns.once(self)
+        if not within:
+            self.begin_push(len(labels))
         self._pushed += len(labels)
         self._waiting.put(features, labels)
         while not self.complete and self._waiting.rows >= (size := min(CHUNK_ROWS, self._left)):

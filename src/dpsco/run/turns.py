@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from dpsco.errors import HorizonError, LedgerError
 from dpsco.fork_safety import forget_in_children
+from dpsco.planning.plan import Plan
 from dpsco.query import Query
 
 __all__ = ["Turns", "in_turn"]
@@ -28,15 +29,20 @@ class Turns:
         """Replace the lock in a forked child: a thread of the parent may hold it, and the ledger refuses there."""
         self.lock = threading.RLock()
 
-    def once(self, run: _Pushed) -> None:
+    def once(self, run: _Pushed, rows: int) -> None:
         """Begin a call that takes pushed rows.
 
         Raises
         ------
         HorizonError
-            If another call is under way, or was interrupted.
+            If the rows would go beyond n, another call is under way, or an earlier one was interrupted.
         """
         with self.lock:
+            if run._pushed + rows > run.plan.n:
+                raise HorizonError(
+                    f"n={run.plan.n} rows were announced and {run._pushed} have come; {rows} more would go beyond. "
+                    "The budget of this run ends with n: make a new estimator (a new run, a new budget) for more rows."
+                )
             if run.unfinished:
                 raise HorizonError(
                     "An earlier call was interrupted while it took its rows, or another thread is in one. Some of the "
@@ -48,6 +54,8 @@ class Turns:
 
 class _Pushed(Protocol):
     unfinished: bool
+    plan: Plan
+    _pushed: int
 
 
 class _Taking(Protocol):
