@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax")
-
-import dpsco  # noqa: E402
-from dpsco.errors import InvalidArgument  # noqa: E402
-from dpsco.query import Batch, Query  # noqa: E402
+import dpsco
+from dpsco.errors import InvalidArgument
+from dpsco.query import Batch, Query
 
 jnp = jax.numpy
 ROWS, WIDTH = 8, 4

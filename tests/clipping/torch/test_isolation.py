@@ -8,12 +8,11 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import dpsco  # noqa: E402
-from dpsco.errors import InvalidArgument  # noqa: E402
-from dpsco.query import Batch, Query  # noqa: E402
+import dpsco
+from dpsco.errors import InvalidArgument
+from dpsco.query import Batch, Query
 
 nn, functional = torch.nn, torch.nn.functional
 ROWS, WIDTH, CLIP, GRID, PLACE = 16, 4, 1.0, 2.0**-30, 3
