@@ -7,6 +7,7 @@ same threads, the system keeps each thread on its own processor.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -193,11 +194,12 @@ def one_blas_thread() -> Any:
     The number of BLAS threads changes the bits of sums. BLAS threads also wait for each other: on busy cores the norm
     of 1e5 numbers takes milliseconds instead of microseconds.
     """
-    return _libraries().limit(limits=1, user_api="blas")
+    return _libraries("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
 
 
 @cache
-def _libraries() -> Any:
+def _libraries(scipy: bool) -> Any:
+    """Return the libraries loaded so far; scipy brings a BLAS of its own when it is first used."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

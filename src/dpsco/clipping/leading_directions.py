@@ -60,17 +60,15 @@ class Leading(NamedTuple):
         return self.least > 0.0 and self.norm < math.inf and self.norm <= CONDITION * self.least
 
 
-def leading_directions(matrix: Array) -> Leading:
+def leading_directions(squares: Array, vectors: Array) -> Leading:
     """Return the least number of directions that bound ||P a|| closely.
 
     Parameters
     ----------
-    matrix : array of shape (p, p)
-        P, finite.
+    squares, vectors : arrays of shape (p,) and (p, p)
+        Eigenvalues, ascending and not negative, and eigenvectors of P'P, as ``numpy.linalg.eigh`` finds them.
     """
-    p = len(matrix)
-    squares, vectors = np.linalg.eigh(matrix.T @ matrix)
-    squares = np.maximum(squares, 0.0)
+    p = len(squares)
     largest = float(squares[-1]) * (1 + p * 2.0**-45)
     with np.errstate(all="ignore"):
         excess = np.cumsum((largest / squares - 1.0)[::-1])[::-1]  # of directions j, j + 1, ..

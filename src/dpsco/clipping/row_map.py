@@ -58,7 +58,16 @@ class RowMap:
     @cached_property
     def norm(self) -> float:
         """Spectral norm of P; infinite if it is not finite."""
-        return float(np.linalg.norm(self.matrix, 2)) if np.all(np.isfinite(self.matrix)) else math.inf
+        return math.sqrt(float(self._spectrum[0][-1])) if np.all(np.isfinite(self.matrix)) else math.inf
+
+    @cached_property
+    def _spectrum(self) -> tuple[Array, Array]:
+        """Eigenvalues, ascending and not negative, and eigenvectors of P'P; P is finite."""
+        power = 2.0 ** min(math.frexp(float(np.max(np.abs(self.matrix), initial=0.0)))[1], 1000)
+        scaled = self.matrix / power  # exact; products of it are finite
+        squares, vectors = np.linalg.eigh(scaled.T @ scaled)
+        with np.errstate(over="ignore"):
+            return np.maximum(squares, 0.0) * power * power, vectors
 
     @property
     def own_scale(self) -> Array:
@@ -159,7 +168,7 @@ class RowMap:
     @cached_property
     def leading(self) -> Leading | None:
         """Return directions that bound the norm of a mapped row; None if P is not finite."""
-        return leading_directions(self.matrix) if np.all(np.isfinite(self.matrix)) else None
+        return leading_directions(*self._spectrum) if np.all(np.isfinite(self.matrix)) else None
 
     def turned(self, a: Array) -> Array:
         """P a, of one vector."""

@@ -26,9 +26,14 @@ from dpsco.query import Array
 __all__ = ["clip_cost", "clip_costs", "label_spread"]
 
 _SHARES = np.geomspace(0.2, 3.0, 28)
+_FIRST, _STEP = math.log(0.2), math.log(15.0) / 27
+"""Their logarithms are even."""
 _REACHES = np.geomspace(0.01, 1.5, 100)
 """No slope is longer than sqrt 2: beyond, nothing is shortened."""
+_LOG_REACHES = np.log(_REACHES)
 _LENGTHS = 24
+_TOGETHER = 1 << 16
+"""Numbers of one array: rows may be many."""
 _LEAST = 1e-12
 
 
@@ -46,12 +51,14 @@ def label_spread(chances: Array, weights: Array) -> Array:
     slopes = np.sqrt(np.maximum(squares - 2 * chances + 1, _LEAST))
     if chances.shape[1] == 2:
         slopes = 1 - chances  # one score: its derivative, not that of two
-    found = np.empty(len(_REACHES))
-    for i, reach in enumerate(_REACHES):  # one at a time: rows may be many
-        factors = np.minimum(1.0, reach / slopes)
-        means = np.sum(chances * factors, axis=1)
-        found[i] = (np.sum(chances * factors**2, axis=1) - means**2) @ weights
-    return np.maximum(found, 0.0)
+    some = max(1, _TOGETHER // chances.size)
+    found = []
+    for k in range(0, len(_REACHES), some):
+        factors = np.minimum(1.0, _REACHES[k : k + some, None, None] / slopes)  # (reaches, rows, K)
+        shortened = chances * factors
+        means = np.sum(shortened, axis=2)
+        found.append((np.sum(shortened * factors, axis=2) - means**2) @ weights)
+    return np.maximum(np.concatenate(found), 0.0)
 
 
 def clip_costs(spread: Array, tail: float) -> Array:
@@ -64,18 +71,34 @@ def clip_costs(spread: Array, tail: float) -> Array:
     tail : float
         Variance of ||P a||^2 over its squared mean.
     """
-    reach = np.outer(_SHARES, 1 / np.sqrt(_gamma_quantiles(round(tail, 3))))
-    costs = 0.5 * np.interp(np.log(reach), np.log(_REACHES), spread, right=0.0)
+    costs = 0.5 * np.interp(_log_reaches(round(tail, 3)), _LOG_REACHES, spread, right=0.0)
     return np.log(np.mean(costs, axis=1) + _LEAST)
 
 
-def clip_cost(table: Array, share: float | Array, m: Array) -> Array:
-    """Return the cost of a clip of ``share``, where motion adds ``m`` to the mean square of a contribution."""
-    places = np.log(share) - 0.5 * np.log1p(m)
-    return np.exp(np.interp(places, np.log(_SHARES), table))
+def clip_cost(tables: Array, share: float | Array, m: Array) -> Array:
+    """Return the cost of a clip of ``share``, where motion adds ``m`` to the mean square of a contribution.
+
+    Parameters
+    ----------
+    tables : array of shape (.., tabulated shares)
+        From ``clip_costs``; its leading axes are those of the result.
+    share, m
+        Arrays that broadcast to the leading axes of the tables and beyond.
+    """
+    places = (np.log(share) - 0.5 * np.log1p(m) - _FIRST) / _STEP
+    places = np.clip(places, 0.0, len(_SHARES) - 1.0)
+    below = np.clip(places.astype(np.intp), 0, len(_SHARES) - 2)  # NaN has a place too, and stays NaN below
+    lines = np.arange(tables.size // len(_SHARES)).reshape(tables.shape[:-1]) * len(_SHARES)
+    flat, at = tables.ravel(), lines + below
+    low = flat[at]
+    return np.exp(low + (places - below) * (flat[at + 1] - low))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
+def _log_reaches(tail: float) -> Array:
+    return np.log(np.outer(_SHARES, 1 / np.sqrt(_gamma_quantiles(tail))))
+
+
 def _gamma_quantiles(tail: float) -> Array:
     """Return quantiles of a gamma variable of mean 1 and variance ``tail``, scaled to mean 1."""
     # The cube of a Gaussian (Wilson and Hilferty 1931) is close enough, and needs no special function.
@@ -86,6 +109,7 @@ def _gamma_quantiles(tail: float) -> Array:
     return np.asarray(cubes / np.mean(cubes))
 
 
+@lru_cache(maxsize=1)
 def _gaussian_quantiles() -> Array:
     """Return the middles of ``_LENGTHS`` equally likely parts of a standard Gaussian."""
     law = NormalDist()

@@ -26,6 +26,7 @@ import numpy as np
 
 from dpsco.algorithm_1 import NO_Z, eta, response, update
 from dpsco.query import Array
+from dpsco.release.mechanisms.prior import noise_of_gains
 from dpsco.release.mechanisms.protocol import Mechanism
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 
@@ -60,8 +61,8 @@ def interpolated(ratios: Array, *tables: Array) -> Array:
     return np.asarray(slopes[:, below] * (places - _PLACES[below]) + values[:, below])
 
 
-def ratio_weights(ratios: Array, amounts: Array) -> Array:
-    """Weights w with  sum_i amounts[i] interpolated(ratios[i], table) = w . table  for every table.
+def ratio_weights(ratios: Array, amounts: Array) -> tuple[slice, Array]:
+    """Weights w with  sum_i amounts[i] interpolated(ratios[i], table) = w . table[used]  for every table.
 
     Parameters
     ----------
@@ -72,20 +73,23 @@ def ratio_weights(ratios: Array, amounts: Array) -> Array:
 
     Returns
     -------
-    array of shape (k, .., tabulated ratios)
+    used : slice
+        The tabulated ratios that occur.
+    weights : array of shape (k, .., used ratios)
     """
     places = np.clip(np.log(np.maximum(ratios, _RATIOS[0])), _PLACES[0], _PLACES[-1])
     below = np.clip(np.searchsorted(_PLACES, places, side="right") - 1, 0, len(_PLACES) - 2)
     above = (places - _PLACES[below]) / (_PLACES[below + 1] - _PLACES[below])
-    k, lines = len(amounts), math.prod(ratios.shape[:-1])
+    used = slice(int(np.min(below)), int(np.max(below)) + 2)
+    k, lines, width = len(amounts), math.prod(ratios.shape[:-1]), used.stop - used.start
     row = np.arange(lines).reshape(ratios.shape[:-1])[..., None]
-    at = (row * len(_PLACES) + below).ravel()
-    out = np.empty((k, lines * len(_PLACES)))
+    at = (row * width + (below - used.start)).ravel()
+    out = np.empty((k, lines * width))
     for part, amount in zip(out, amounts, strict=True):
         upper = amount * above
         part[:] = np.bincount(at, (amount - upper).ravel(), part.size)
-        part += np.bincount(at + 1, upper.ravel(), part.size)
-    return out.reshape(k, *ratios.shape[:-1], len(_PLACES))
+        part[1:] += np.bincount(at, upper.ravel(), part.size)[:-1]  # no place is the last of its line
+    return used, out.reshape(k, *ratios.shape[:-1], width)
 
 
 @lru_cache(maxsize=256)
@@ -94,18 +98,10 @@ def response_curves(rounds: int, z_step: str) -> ResponseCurves:
     with np.errstate(over="ignore", invalid="ignore"):
         decay, gains = response(_RATIOS, rounds, z_step)
         sampling = np.sum(np.cumsum(gains[:, ::-1], axis=1) ** 2, axis=1)
-        noise = _square_root_noise(gains)
+        noise = noise_of_gains(gains)
         motions = (table[min(rounds, LONGEST) - 1] for table in _motions(z_step))
         parts = (decay**2, sampling, noise, *motions)
     return ResponseCurves(*(np.nan_to_num(np.minimum(part, _HUGE), nan=_HUGE) for part in parts))
-
-
-def _square_root_noise(gains: Array) -> Array:
-    """``noise`` of square-root Toeplitz: v'B is a correlation, done by FFT."""
-    root = SquareRoot(gains.shape[1])
-    size = 2 * root.horizon
-    answers = np.fft.irfft(np.fft.rfft(gains[:, ::-1], size) * np.fft.rfft(root.coefficients, size), size)
-    return np.asarray(np.sum(answers[:, : root.horizon] ** 2, axis=1) * root.sensitivity**2)
 
 
 def mechanism_noise(mechanism: Mechanism, z_step: str) -> Array:

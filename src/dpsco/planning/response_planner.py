@@ -36,20 +36,14 @@ from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
 from dpsco.methods import AcceleratedSRGD, Method, UnacceleratedSRGD
 from dpsco.planning.plan import Plan
 from dpsco.planning.prediction import Prediction
-from dpsco.planning.response_curves import (
-    ResponseCurves,
-    interpolated,
-    mechanism_noise,
-    ratio_weights,
-    response_curves,
-)
+from dpsco.planning.response_curves import ResponseCurves, interpolated, mechanism_noise, response_curves
 from dpsco.planning.spectrum_priors import Populations, loss_scale, populations
 from dpsco.problem import Problem
 from dpsco.query import Array
 from dpsco.release.calibration import Uneven
 from dpsco.release.mechanisms import MECHANISMS
 
-__all__ = ["VARIANT_FROM", "Excess", "excess", "excess_of_tables", "predict", "response_plan", "state_bytes"]
+__all__ = ["SHAKE", "VARIANT_FROM", "Excess", "excess", "predict", "response_plan", "state_bytes"]
 
 HORIZONS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MOST_ROUNDS = 4096
@@ -134,48 +128,6 @@ def excess(
             )
         )
     return found
-
-
-def excess_of_tables(
-    population: Populations, tables: Array, betas: Array, *, batch_sizes: Array, spreads: Array
-) -> Excess:
-    """Return ``excess`` of many tables at once, without costs of clipping.
-
-    Parameters
-    ----------
-    population : Populations
-        What the rounds run on.
-    tables : array of shape (tables, 6, ratios)
-        ``ResponseCurves``.
-    betas : array of shape (betas, populations)
-        Each population has its own.
-    batch_sizes : array of shape (tables,)
-        Rows of a round.
-    spreads : array of shape (tables, clips, populations)
-        S C / (B mu) of each clip.
-
-    Returns
-    -------
-    Excess
-        Arrays of shape (tables, clips, betas, populations).
-    """
-    h = population.curvature
-    weight, signal = population.count * h, h * population.distance
-    of = ratio_weights(h / betas[..., None], np.stack([signal, weight * h, weight]))  # (3, betas, populations, ratios)
-    count, ratios = len(tables), tables.shape[-1]
-    curves = tables.reshape(count, 2, 3, ratios).transpose(2, 1, 0, 3).reshape(3, 2 * count, ratios)
-    sums = (curves @ of.reshape(3, -1, ratios).swapaxes(1, 2)).reshape(3, 2, count, 1, *betas.shape)
-    (decay, drift), (sampling, motion), (noise, shake) = sums
-    rows = batch_sizes[:, None, None, None] * betas**2
-    fed_back = np.minimum(motion / rows, 0.98)
-    privacy = (spreads[:, :, None] / betas) ** 2
-    m = (drift + SHAKE * privacy * shake + population.disagreement * fed_back) / (1 - fed_back)
-    return Excess(
-        np.broadcast_to(0.5 * decay, m.shape),
-        0.5 * privacy * noise,
-        0.5 * sampling / rows * (population.disagreement + m),
-        m,
-    )
 
 
 def response_plan(

@@ -1,8 +1,9 @@
 """A plausible truth behind a released survey, and the survey of that truth: the parametric bootstrap of stage two.
 
-``assumed_signal`` gives spectrum, curvature factor, and how far the optimum is, along each direction. Hidden signal
-follows xi^(1 - alpha). ``resurvey`` simulates the survey of such a truth: the directions and the start that a run would
-have, beside the truth that it cannot know.
+``assumed_spectrum`` and ``assumed_signal`` give spectrum, curvature factor, and how far the optimum is, along each
+direction. Hidden signal follows xi^(1 - alpha). ``simulated_survey`` and ``resurvey`` survey such a truth: the
+directions and the start that a run would have, beside the truth that it cannot know. The directions depend on the
+spectrum alone, so all hypotheses about the signal share them.
 
 Guarantee: post-processing of the released survey.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from dpsco.planning.geometry import Geometry, clean_spectrum, floored, positive_
 from dpsco.planning.survey_start import Start, wiener
 from dpsco.query import Array
 
-__all__ = ["SIGNAL", "Resurvey", "assumed_signal", "resurvey"]
+__all__ = ["SIGNAL", "Resurvey", "Simulated", "assumed_signal", "assumed_spectrum", "resurvey", "simulated_survey"]
 
 SIGNAL = 0.6
 """F(base) - F* is about this share of the base's loss at most."""
@@ -33,47 +35,95 @@ _EMPTY = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
-class Resurvey:
-    """A simulated survey. ``step`` and ``missing``: factors L of E[v v'] = L L', v the start and what it lacks."""
+class Simulated:
+    """What a survey of the assumed truth shows, whatever the signal is: the noise of its moment is drawn once."""
 
     shape: Geometry
-    step: Array
-    missing: Array
+    signs: Array
+    normals: Array
+    """(k,): signs of the optimum, and the noise of the gradient, that decide on the shrinkage."""
 
 
-def resurvey(
-    truth: Array, square: Array, variance: Array, shape: Geometry, rows: int, c: float, each: float
-) -> Resurvey:
-    """Return a survey of the assumed truth, in its own eigenbasis; an entry stands for ``each`` directions.
+@dataclass(frozen=True, eq=False)
+class Resurvey:
+    """The start of a simulated survey, V diag(shrunk) V' g, with V the simulated directions and g minus the gradient.
 
-    The noise of the moment and of the gradient that decides on the shrinkage are drawn once. Given these, the start is
-    linear in the optimum and in the noise: expectations over both are exact.
+    Optima of any sign and noise make g = ``pull`` signs + ``rough`` normals, all of shape (k,).
     """
-    rng = np.random.default_rng(0)  # public: the simulation is part of the rule
+
+    shrunk: Array
+    far: Array
+    """Root of the squared distance of the optimum, per direction of the truth."""
+    pull: Array
+    rough: Array
+
+    def energies(self, turned: Array, directions: Array, whole: Array) -> tuple[Array, Array]:
+        """Return the mean squares of what the start lacks, and of the start, along the rows of ``turned`` V'.
+
+        Parameters
+        ----------
+        turned, directions, whole : arrays of shape (.., k, k)
+            A basis in the coordinates of V, V itself, and ``turned @ directions.T``.
+        """
+        step = (turned * self.shrunk) @ directions.T
+        square = step * step
+        noise = square @ self.rough**2
+        lacks = whole * self.far - step * self.pull
+        return np.einsum("...ij,...ij->...i", lacks, lacks) + noise, square @ self.pull**2 + noise
+
+
+def simulated_survey(truth: Array, shape: Geometry, each: float) -> Simulated:
+    """Return the geometry that a survey of the assumed truth shows, in the truth's own eigenbasis.
+
+    An entry of ``truth`` stands for ``each`` directions.
+    """
     k, s = len(truth), shape.noise
-    far, rough = np.sqrt(square), np.sqrt(variance + c * truth / rows)
-    draw = rng.standard_normal((k, k)) * s * math.sqrt(each)
+    draw, signs, normals = _draws(k)
+    draw = draw * s * math.sqrt(each)
     noise = np.triu(draw, 1) / math.sqrt(2.0)
     observed, directions = np.linalg.eigh(np.diag(truth) + noise + noise.T + np.diag(np.diag(draw)))
     sizes = clean_spectrum(observed, shape.radius / 2)
     made = Geometry(np.ones(k), directions, sizes, 0.0, observed, s, shape.radius, np.zeros(k))
-    gradient = -c * truth * far * rng.choice([-1.0, 1.0], k) + rng.standard_normal(k) * rough
-    shrunk, _, _ = wiener((directions.T @ gradient)[:, None], floored(made), variance, s, rows, c, copies=each)
-    newton = (directions * shrunk) @ directions.T
-    step, noisy = newton * (c * truth * far), newton * rough
-    return Resurvey(made, np.hstack([step, noisy]), np.hstack([np.diag(far) - step, noisy]))
+    return Simulated(made, signs, normals)
+
+
+@lru_cache(maxsize=8)
+def _draws(k: int) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(0)  # public: the simulation is part of the rule
+    return rng.standard_normal((k, k)), rng.choice([-1.0, 1.0], k), rng.standard_normal(k)
+
+
+def resurvey(
+    seen: Simulated, truth: Array, square: Array, variance: Array, rows: int, c: float, each: float
+) -> Resurvey:
+    """Return the start that a simulated survey gives, for an optimum at squared distances ``square``.
+
+    The gradient that decides on the shrinkage is drawn once. Given that, the start is linear in the optimum and in the
+    noise: expectations over both are exact.
+    """
+    shape = seen.shape
+    far, rough = np.sqrt(square), np.sqrt(variance + c * truth / rows)
+    pull = c * truth * far
+    gradient = -pull * seen.signs + seen.normals * rough
+    along = (shape.directions.T @ gradient)[:, None]
+    shrunk, _, _ = wiener(along, floored(shape), variance, shape.noise, rows, c, copies=each)
+    return Resurvey(shrunk, far, pull, rough)
+
+
+def assumed_spectrum(shape: Geometry) -> Array:
+    """Return the spectrum (p,) of the assumed truth: no direction holds nothing."""
+    return np.maximum(true_spectrum(shape), _EMPTY)
 
 
 def assumed_signal(
-    shape: Geometry, start: Start, share: float, alpha: float, rows: int
-) -> tuple[float, float, Array, Array, Array]:
-    """Signal, curvature factor, spectrum (p,), squared shift of the start and distance still to go.
+    shape: Geometry, truth: Array, start: Start, share: float, alpha: float, rows: int
+) -> tuple[float, float, Array, Array]:
+    """Signal, curvature factor, squared shift of the start and distance still to go, on the spectrum ``truth`` (p,).
 
     All stay within what F(base) allows.
     A signal h in the hidden directions, shared out in proportion to xi^(1 - alpha), has a squared gradient of
     2 c h sum(xi^(2 - alpha)) / sum(xi^(1 - alpha)): the released gradient shows h, with a standard deviation.
     """
-    truth = np.maximum(true_spectrum(shape), _EMPTY)
     c, p, k = start.curvature, shape.p, len(shape.sizes)
     moved = np.concatenate([np.zeros(p - k), start.moved])
     left = np.concatenate([np.full(p - k, float(np.max(start.left, initial=0.0))), start.left])
@@ -107,4 +157,4 @@ def assumed_signal(
         short = max(0.0, min(share * start.gap, max(0.0, shown) + 2 * doubt) - min(ahead, room))
     signal = gained + min(ahead, room) + short
     factor = min(c, start.curvature_at(signal))
-    return signal, factor, truth, moved * (c / factor), left * (c / factor) + 2 * short * part / (factor * sizes)
+    return signal, factor, moved * (c / factor), left * (c / factor) + 2 * short * part / (factor * sizes)

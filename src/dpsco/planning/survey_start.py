@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -46,6 +46,8 @@ _MOST_SPREAD = 9.0
 """Variance of the scores beyond which a start is not believed."""
 _LEAST_SHARE = 1e-3
 _FEW = 2000
+_TOGETHER = 1 << 16
+"""Numbers of one array of chances: softmax has many draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,21 +81,22 @@ class Start:
         """Return the mean second derivative where Gaussian scores hold ``signal`` of the loss of the base."""
         if not len(self.shares):
             return self.curvature
-        found = self._tabulated
-        return float(np.interp(signal, found[:, 0], found[:, 1]))
+        return float(np.interp(signal, *self._tabulated))
 
     def chances_at(self, signal: float) -> tuple[Array, Array] | None:
         """Return chances of the classes (rows, K) and weights of the rows at that signal; None for other losses."""
         if not len(self.shares):
             return None
-        chances, weights = _chances(self.shares, float(np.interp(signal, self._tabulated[:, 0], _SPREADS)))
+        chances, weights = _chances(self.shares, np.asarray(np.interp(signal, self._tabulated[0], _SPREADS)))
         few = max(_FEW // chances.shape[1], 31)  # all the nodes of one score; of more, as many draws as are cheap
         return chances[:few], weights[:few] / np.sum(weights[:few])
 
     @cached_property
-    def _tabulated(self) -> Array:
-        shares = np.zeros(0) if self.shares is None else self.shares
-        return np.array([_spread_scores(*_chances(shares, spread)) for spread in _SPREADS])
+    def _tabulated(self) -> tuple[Array, Array]:
+        few = range(0, len(_SPREADS), max(1, _TOGETHER // (_FEW * len(self.shares))))
+        pieces = [_SPREADS[k : k + few.step] for k in few]
+        signal, curvature = zip(*(_spread_scores(*_chances(self.shares, piece)) for piece in pieces), strict=True)
+        return np.concatenate(signal), np.concatenate(curvature)
 
 
 def start_from(
@@ -199,56 +202,59 @@ def mean_curvature(shares: Array, base: Array, scores: Array) -> float:
     0.25
     """
     if len(shares) == 1:
-        q = _kept_share(float(shares[0]), math.sqrt(float(scores[0, 0])))
+        q = _kept_share(float(shares[0]), np.sqrt(scores[0, 0]))
         return float(_MASS @ (q * (1 - q)))
     values, vectors = np.linalg.eigh(scores)
     q = _softmax(base + _draws(len(shares)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T)
     return float(np.mean(1 - np.sum(q * q, axis=1))) / (len(shares) - 1)
 
 
-def _kept_share(share: float, spread: float) -> Array:
-    """Chances of label 1 at the nodes, for scores of this deviation whose mean keeps the share."""
-    low, high, middle, around = -40.0, 40.0, math.log(share / (1 - share)), spread * _NODES
+def _kept_share(share: float, spreads: Array) -> Array:
+    """Chances of label 1 at the nodes (.., nodes), for scores of each deviation whose mean keeps the share."""
+    around = spreads[..., None] * _NODES
+    low, high = np.full(spreads.shape, -40.0), np.full(spreads.shape, 40.0)
+    middle = np.full(spreads.shape, math.log(share / (1 - share)))
     for _ in range(_STEPS):  # Newton's steps, inside an interval that holds the mean
-        q = _sigmoid(middle + around)
-        off, slope = float(_MASS @ q) - share, float(_MASS @ (q * (1 - q)))
-        low, high = (middle, high) if off < 0 else (low, middle)
-        aim = middle - off / max(slope, 1e-300)
-        aim = aim if low < aim < high else 0.5 * (low + high)
-        middle, moved = aim, abs(aim - middle)
-        if moved <= _CLOSE * (1 + abs(middle)):
+        q = _sigmoid(middle[..., None] + around)
+        off, slope = q @ _MASS - share, (q * (1 - q)) @ _MASS
+        low, high = np.where(off < 0, middle, low), np.where(off < 0, high, middle)
+        aim = middle - off / np.maximum(slope, 1e-300)
+        aim = np.where((low < aim) & (aim < high), aim, 0.5 * (low + high))
+        middle, moved = aim, np.abs(aim - middle)
+        if np.all(moved <= _CLOSE * (1 + np.abs(middle))):
             break
-    return np.clip(_sigmoid(middle + around), 1e-12, 1 - 1e-12)
+    return np.clip(_sigmoid(middle[..., None] + around), 1e-12, 1 - 1e-12)
 
 
+@lru_cache(maxsize=4)
 def _draws(classes: int) -> Array:
     return np.random.default_rng(0).standard_normal((2000, classes))  # public: a quadrature, not noise
 
 
 def _softmax(logits: Array) -> Array:
-    q = np.exp(logits - np.max(logits, axis=1, keepdims=True))
-    return np.asarray(np.maximum(q / np.sum(q, axis=1, keepdims=True), 1e-300))
+    q = np.exp(logits - np.max(logits, axis=-1, keepdims=True))
+    return np.asarray(np.maximum(q / np.sum(q, axis=-1, keepdims=True), 1e-300))
 
 
-def _chances(shares: Array, spread: float) -> tuple[Array, Array]:
-    """Chances of the classes where scores have this variance per output, and the weights of these rows."""
+def _chances(shares: Array, spreads: Array) -> tuple[Array, Array]:
+    """Chances of the classes (.., rows, K) where scores have these variances per output, and weights of the rows."""
     if len(shares) == 1:
-        q = _kept_share(float(shares[0]), math.sqrt(spread))
-        return np.stack([q, 1 - q], axis=1), _MASS
-    q = _softmax(np.log(shares) + math.sqrt(spread) * _draws(len(shares)))
-    return q, np.full(len(q), 1 / len(q))
+        q = _kept_share(float(shares[0]), np.sqrt(spreads))
+        return np.stack([q, 1 - q], axis=-1), _MASS
+    q = _softmax(np.log(shares) + np.sqrt(spreads)[..., None, None] * _draws(len(shares)))
+    return q, np.full(q.shape[-2], 1 / q.shape[-2])
 
 
-def _spread_scores(chances: Array, weights: Array) -> tuple[float, float]:
+def _spread_scores(chances: Array, weights: Array) -> tuple[Array, Array]:
     """Signal and curvature of rows with these chances, as ``Start`` counts them."""
-    others = chances.shape[1] - 1
-    signal = _entropy(weights @ chances) + float(weights @ np.sum(chances * np.log(chances), axis=1))
-    curvature = float(weights @ (1 - np.sum(chances**2, axis=1)))
+    others = chances.shape[-1] - 1
+    signal = np.sum(chances * np.log(chances), axis=-1) @ weights + _entropy(weights @ chances)
+    curvature = (1 - np.sum(chances**2, axis=-1)) @ weights
     return signal / others, curvature / (2 if others == 1 else others)
 
 
-def _entropy(shares: Array) -> float:
-    return -float(np.sum(shares * np.log(shares)))
+def _entropy(shares: Array) -> Array:
+    return -np.sum(shares * np.log(shares), axis=-1)
 
 
 def _sigmoid(scores: Array) -> Array:

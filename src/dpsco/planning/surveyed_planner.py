@@ -32,18 +32,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
 
 import numpy as np
 
 from dpsco.parallel import available_threads, in_order
-from dpsco.planning.clip_cost import clip_cost, clip_costs, label_spread
+from dpsco.planning.clip_cost import clip_costs, label_spread
 from dpsco.planning.geometry import Geometry, Metric, metric
 from dpsco.planning.response_curves import ResponseCurves, response_curves
-from dpsco.planning.response_planner import excess_of_tables
-from dpsco.planning.spectrum_priors import Populations
-from dpsco.planning.survey_bootstrap import Resurvey, assumed_signal, resurvey
+from dpsco.planning.rounds_search import Candidates, search
+from dpsco.planning.survey_bootstrap import Resurvey, assumed_signal, assumed_spectrum, resurvey, simulated_survey
 from dpsco.planning.survey_start import LEANINGS, Start
 from dpsco.query import Array
 
@@ -202,67 +200,52 @@ def rounds_choice(
     variance = np.interp(thin, seen_at, start.gradient_variance) if len(start.gradient_variance) else np.full(k, 1e-12)
     horizons = tuple(t for t in HORIZONS if t <= min(rounds, rows)) or (min(rounds, rows),)
     runs = [(T, z_step) for T in horizons for z_step in ("listed", "halved")]
-    tables = np.array([_with_workload(T, z_step) for T, z_step in runs])
     batches = np.array([float(max(rows // T, 1)) for T, _ in runs])
-    late = ROUND_COST * np.log2([T + 1.0 for T, _ in runs])
     shares = np.array(CLIPS if math.isfinite(mu) else CLIPS[:1])
     ridges = RIDGES if shape.hidden == 0 else HIDDEN_RIDGES
-    merits, expected = np.zeros(1), np.zeros(1)  # become (runs, clips, betas, ridges), and three times that
-    leaning = start.leaning if np.all(np.isfinite(start.leaning)) else np.ones(len(LEANINGS))
-    likely = np.where(leaning < UNLIKELY * np.max(leaning), 0.0, leaning)
-    tried = zip(LEANINGS, likely / np.sum(likely), strict=True) if shape.intercept else [(1.0, 1.0)]
-    for alpha, weight in tried:
-        if weight == 0:
-            continue
+    spectrum = assumed_spectrum(shape)
+    truth = spectrum[thin]
+    simulated = simulated_survey(truth, shape, each)
+    forms = [metric(simulated.shape, ridge) for ridge in ridges]
+    top, energy = np.array([_seen(simulated.shape, form) for form in forms]).T
+    hypotheses, again, factors, costs = _hypotheses(shape, start), [], [], []
+    for alpha, _ in hypotheses:
         share = HIDDEN if shape.intercept else HIDDEN_CENTRED
-        signal, there, *arrays = assumed_signal(shape, start, share, alpha, survey_rows)
-        truth, moved, left = (part[thin] for part in arrays)
+        signal, there, *arrays = assumed_signal(shape, spectrum, start, share, alpha, survey_rows)
+        moved, left = (part[thin] for part in arrays)
         low = float(np.clip(there / start.base_curvature, 0.35, 0.9))
         high = min(start.steepest, max(1.25 * there, 1.1 * math.sqrt(there * start.steepest)))
-        factors = np.array([there * low, there, max(high, there)])
-        relative = (there / factors)[:, None]
-        gap = 0.5 * there * float(np.sum(truth * (moved + left))) * each
+        factors.append([there * low, there, max(high, there)])
+        again.append(resurvey(simulated, truth, moved + left, variance, survey_rows, there, each))
         chances = start.chances_at(signal)
-        again = resurvey(truth, moved + left, variance, shape, survey_rows, there, each)
-        forms = [metric(again.shape, ridge) for ridge in ridges]
-        threads = available_threads() if len(truth) >= _IN_THREADS else 1
-        found = list(in_order((partial(_in_metric, truth, again, form, each) for form in forms), threads))
-        sizes, counts, missing, moved_far = (np.stack(part) for part in zip(*(part[:4] for part in found), strict=True))
-        top, energy = np.array([part[4:] for part in found]).T
-        populations = Populations(  # for every ridge and factor
-            _flat(factors[:, None] * sizes[:, None]),
-            _flat(np.broadcast_to(counts[:, None] * each * copies, (len(ridges), 3, counts.shape[1]))),
-            _flat(copies * (relative**2 * missing[:, None] + ((relative - 1) ** 2 + BENT**2) * moved_far[:, None])),
-            disagreement,
-        )
-        reach = clips_apart * slope * np.sqrt(energy * each) / (batches[:, None] * mu)
-        parts = excess_of_tables(
-            populations,
-            tables,
-            np.repeat(BETAS[:, None] * (c * top), 3, axis=1),
-            batch_sizes=batches,
-            spreads=np.repeat(reach[:, None] * shares[:, None], 3, axis=2),
-        )
-        shaped = (*parts.motion.shape[:-1], len(ridges), 3)
-        cost = np.reshape(OTHER_COSTS[: len(shares)], (-1, 1, 1, 1)) * gap
-        if chances is not None:
+        if chances is None:
+            gap = 0.5 * there * float(np.sum(truth * (moved + left))) * each
+            costs.append(np.array(OTHER_COSTS[: len(shares)]) * gap)
+        else:
             spread = label_spread(*chances)
-            cuts = [clip_costs(spread, _tail(again.shape, form, shape, each)) for form in forms]
-            moving = parts.motion.reshape(shaped)
-            cost = np.stack(
-                [clip_cost(cut, shares[:, None, None], moving[..., r, :]) for r, cut in enumerate(cuts)], axis=-2
-            )
-        optimisation, noise, sampling = (
-            part.reshape(shaped) for part in (parts.optimisation, parts.noise, parts.sampling)
-        )
-        optimisation = optimisation + cost
-        merit = np.mean(np.log(optimisation + noise + sampling), axis=-1) + late[:, None, None, None]
-        merits = merits + weight * merit
-        expected = expected + weight * np.stack([part[..., 1] for part in (optimisation, noise, sampling)])
-    by_ridge = int(np.argmin(np.min(merits, axis=(0, 1, 2))))
-    at, at_clip, at_beta = np.unravel_index(int(np.argmin(merits[..., by_ridge])), merits.shape[:-1])
-    ridge, (T, z_step), share, ratio = ridges[by_ridge], runs[at], float(shares[at_clip]), float(BETAS[at_beta])
-    predicted = expected[:, at, at_clip, at_beta, by_ridge].tolist()
+            costs.append(np.array([clip_costs(spread, _tail(simulated.shape, form, shape, each)) for form in forms]))
+    sizes, counts, missing, moved_far = _in_metrics(truth, simulated.shape, forms, again)
+    factor = np.array(factors)[:, :, None]  # (hypotheses, factors, 1)
+    relative = factor[:, 1:2] / factor
+    candidates = Candidates(
+        curvature=factor * sizes[:, None, None],
+        distance=copies
+        * each
+        * (relative**2 * missing[:, :, None] + ((relative - 1) ** 2 + BENT**2) * moved_far[:, :, None]),
+        count=counts * each * copies,
+        disagreement=disagreement,
+        weights=np.array([weight for _, weight in hypotheses]),
+        tables=_tables(tuple(runs)),
+        batches=batches,
+        late=ROUND_COST * np.log2([T + 1.0 for T, _ in runs]),
+        betas=BETAS[:, None] * (c * top),
+        reach=clips_apart * slope * np.sqrt(energy * each) / (batches[:, None] * mu),
+        shares=shares,
+        costs=np.stack(costs, axis=1),
+    )
+    best = search(candidates)
+    ridge, (T, z_step) = ridges[best.ridge], runs[best.run]
+    share, ratio = float(shares[best.clip]), float(BETAS[best.beta])
     form = metric(shape, ridge)
     top, energy = _seen(shape, form)
     beta = ratio * c * top
@@ -280,41 +263,62 @@ def rounds_choice(
         z_step,
         beta,
         share * slope * math.sqrt(energy),
-        predicted[0],
-        predicted[1],
-        predicted[2],
+        *best.parts,
         ratios=np.clip(c * seen / beta, 1e-4, 1.0),
     )
 
 
-def _in_metric(truth: Array, again: Resurvey, form: Metric, each: float) -> tuple[Any, ...]:
-    """Return sizes, counts and the squared distances along the truth's Hessian in a metric, and the metric's units.
+def _hypotheses(shape: Geometry, start: Start) -> list[tuple[float, float]]:
+    """Each alpha that the release does not contradict, with its weight."""
+    if not shape.intercept:
+        return [(1.0, 1.0)]
+    leaning = start.leaning if np.all(np.isfinite(start.leaning)) else np.ones(len(LEANINGS))
+    likely = np.where(leaning < UNLIKELY * np.max(leaning), 0.0, leaning)
+    weights = (likely / np.sum(likely)).tolist()
+    return [(alpha, weight) for alpha, weight in zip(LEANINGS, weights, strict=True) if weight > 0]
 
-    The units of beta and clip must be what the real survey shows, not the truth.
+
+def _in_metrics(
+    truth: Array, seen: Geometry, forms: list[Metric], again: list[Resurvey]
+) -> tuple[Array, Array, Array, Array]:
+    """Return sizes (ridges, groups), counts (groups,) and squared distances (ridges, hypotheses, groups) twice.
+
+    They are those of the truth's Hessian in each metric: with V the simulated directions and g the gains, that of
+    diag(g) V' diag(truth) V diag(g), whose eigenvectors are in the coordinates of V.
     """
+    inner = (seen.directions.T * truth) @ seen.directions
+    gains = np.array([form.gains for form in forms])
+    if len(truth) < _IN_THREADS:
+        return _in_metric(inner, seen.directions, again, gains)
+    tasks = (partial(_in_metric, inner, seen.directions, again, one[None]) for one in gains)
+    sizes, counts, missing, moved = zip(*in_order(tasks, available_threads()), strict=True)
+    return np.concatenate(sizes), counts[0], np.concatenate(missing), np.concatenate(moved)
+
+
+def _in_metric(
+    inner: Array, directions: Array, again: list[Resurvey], gains: Array
+) -> tuple[Array, Array, Array, Array]:
     with np.errstate(all="ignore"):  # that of the caller does not hold in a thread
-        whitened = form.forward(np.diag(np.sqrt(truth)))
-        values, vectors = np.linalg.eigh(whitened @ whitened.T)
-        far = (np.sum((vectors.T @ form.start(part)) ** 2, axis=1) * each for part in (again.missing, again.step))
-        return *_grouped(np.maximum(values, 0.0), *far), *_seen(again.shape, form)
+        values, vectors = np.linalg.eigh(gains[:, :, None] * inner * gains[:, None])
+        turned = vectors.swapaxes(1, 2) / gains[:, None]
+        whole = turned @ directions.T
+        found = [one.energies(turned, directions, whole) for one in again]
+        missing, moved = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+        return _grouped(np.maximum(values, 0.0), missing, moved)
 
 
-def _flat(values: Array) -> Array:
-    """Return (ridges, factors, groups) as (populations, groups)."""
-    return np.asarray(values.reshape(-1, values.shape[-1]))
-
-
-def _grouped(values: Array, *energies: Array) -> tuple[Array, ...]:
+def _grouped(values: Array, missing: Array, moved: Array) -> tuple[Array, Array, Array, Array]:
     """Ascending sizes in groups: the ``SINGLE`` largest alone, the others by ``GROUP``.
 
     Energies keep size times distance.
     """
-    k = len(values)
+    k = values.shape[1]
     edges = np.unique(np.concatenate([np.arange(0, max(k - SINGLE, 0), GROUP), np.arange(max(k - SINGLE, 0), k)]))
     counts = np.diff(np.append(edges, k))
-    sizes = np.add.reduceat(values, edges) / counts
-    safe = np.maximum(sizes, 1e-300)
-    return (sizes, counts, *(np.add.reduceat(values * part, edges) / safe for part in energies))
+    sizes = np.add.reduceat(values, edges, axis=1) / counts
+    safe = np.maximum(sizes, 1e-300)[:, None]
+    far, near = (np.add.reduceat(values[:, None] * part, edges, axis=2) / safe for part in (missing, moved))
+    return sizes, counts, far, near
 
 
 def _seen(shape: Geometry, form: Metric) -> tuple[float, float]:
@@ -335,7 +339,9 @@ def _rest_size(shape: Geometry, form: Metric) -> float:
     return shape.rest * form.rest**2 if shape.p > len(form.gains) else 0.0
 
 
-def _with_workload(rounds: int, z_step: str) -> ResponseCurves:
-    """Return the response's curves, the noise roughly that of a fitted workload mechanism."""
-    table = response_curves(rounds, z_step)
-    return table._replace(noise=table.noise * max(0.6, 1 - 0.045 * math.log2(rounds)))
+@lru_cache(maxsize=16)
+def _tables(runs: tuple[tuple[int, str], ...]) -> Array:
+    """Return the response's curves of each run, the noise roughly that of a fitted workload mechanism."""
+    tables = np.array([response_curves(*run) for run in runs])
+    tables[:, ResponseCurves._fields.index("noise")] *= [[max(0.6, 1 - 0.045 * math.log2(T))] for T, _ in runs]
+    return tables

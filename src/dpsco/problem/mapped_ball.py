@@ -18,6 +18,9 @@ from dpsco.query import Array
 
 __all__ = ["MappedBall", "mapped_ball"]
 
+_MILD = 1e-6
+"""Least over largest squared gain from which M'M holds the gains well enough."""
+
 
 @dataclass(frozen=True, eq=False)
 class MappedBall(Domain):
@@ -66,5 +69,11 @@ class MappedBall(Domain):
 
 def mapped_ball(matrix: Array, radius: float) -> MappedBall:
     """Return the set {||matrix u|| <= radius}."""
+    with np.errstate(all="ignore"):
+        gram = matrix.T @ matrix
+    if np.all(np.isfinite(gram)):
+        squares, basis = np.linalg.eigh(gram)
+        if squares[0] > _MILD * squares[-1]:  # gains are exact to 1e-10, for half the cost of a decomposition of M
+            return MappedBall(basis, np.sqrt(squares), radius)
     _, gains, transposed = np.linalg.svd(matrix)
     return MappedBall(transposed.T, gains, radius)

@@ -35,7 +35,16 @@ from dpsco.errors import InvalidArgument
 from dpsco.query import Array
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 
-__all__ = ["PRIORS", "Prior", "curvature_grid", "prior_for", "robust_prior", "spreading", "square_root_noise"]
+__all__ = [
+    "PRIORS",
+    "Prior",
+    "curvature_grid",
+    "noise_of_gains",
+    "prior_for",
+    "robust_prior",
+    "spreading",
+    "square_root_noise",
+]
 
 PRIORS = ("robust", "log-uniform", "isotropic", "harmonic", "flat")
 """Names of priors. All but the first are spectra whose largest curvature is beta."""
@@ -136,12 +145,18 @@ def spreading(horizon: int) -> Array:
 
 def square_root_noise(ratios: Array, horizon: int, z_step: str) -> Array:
     """Compute ``|| v(q)' B ||^2 sensitivity^2`` of square-root Toeplitz for each ratio; O(H T log T)."""
-    from scipy.signal import fftconvolve
+    return noise_of_gains(response(ratios, horizon, z_step).gains)
 
-    root = SquareRoot(horizon)
-    backwards = response(ratios, horizon, z_step).gains[:, ::-1]
-    weights = fftconvolve(backwards, root.coefficients[None, :], axes=1)[:, :horizon]
-    return np.asarray(np.sum(weights**2, axis=1) * root.sensitivity**2)
+
+def noise_of_gains(gains: Array) -> Array:
+    """Compute ``|| v' B ||^2 sensitivity^2`` of square-root Toeplitz for each row v of ``gains``; O(H T log T).
+
+    v'B is a correlation with the Toeplitz coefficients, done by FFT.
+    """
+    root = SquareRoot(gains.shape[1])
+    size = 2 * root.horizon
+    answers = np.fft.irfft(np.fft.rfft(gains[:, ::-1], size) * np.fft.rfft(root.coefficients, size), size)
+    return np.asarray(np.sum(answers[:, : root.horizon] ** 2, axis=1) * root.sensitivity**2)
 
 
 def _spectrum(name: str) -> Array:

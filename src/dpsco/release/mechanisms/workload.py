@@ -37,7 +37,7 @@ from dpsco.algorithm_1 import Z_STEPS, response
 from dpsco.errors import one_of, positive
 from dpsco.query import Array
 from dpsco.release.mechanisms.optimal import decoder_of, optimal_for_gram, triangular_factor
-from dpsco.release.mechanisms.prior import Prior, prior_for, square_root_noise
+from dpsco.release.mechanisms.prior import Prior, noise_of_gains, prior_for
 from dpsco.release.mechanisms.protocol import Mechanism
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 
@@ -111,7 +111,7 @@ def _fitted(horizon: int, z_step: str, ratios: tuple[float, ...], shares: tuple[
     prior = Prior(np.array(ratios), np.array(shares))
     gains = response(prior.ratios, horizon, z_step).gains
     root = SquareRoot(horizon)
-    root_noise = float(prior.shares @ square_root_noise(prior.ratios, horizon, z_step))
+    root_noise = float(prior.shares @ noise_of_gains(gains))
     while ridge < 1e3:
         c = triangular_factor(optimal_for_gram(gram(gains @ np.tri(horizon), prior.shares, ridge)))
         b = decoder_of(c)
