@@ -38,6 +38,7 @@ QUICK: dict[str, list[str]] = {
     "cluster": ["--parts", "1", "--repeats", "1", "--only", "throughput"],
     "ghost_jax": ["mlp", "time", "quick"],
     "speed_peers": ["4096", "16", "sklearn_sgd"],
+    "time_to_loss": ["20000", "8", "dpsco", "objective"],
     "ghost_torch": ["mlp", "time", "quick"],
     "network_plans": ["--keys", "1", "--epsilons", "3", "--only", "digits", "--noises", "0.04"],
     "network_trials": ["--only", "raw", "--epsilons", "3"],

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,7 +68,7 @@ class Column:
         """Return the names of the features."""
         return (*self._own(), f"{self.name} is missing") if self.missing else self._own()
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of features."""
         return len(self._own()) + self.missing
@@ -85,7 +86,7 @@ class Column:
         raise NotImplementedError
 
     def _flag(self, absent: NDArray[np.bool_]) -> list[Entry]:
-        return [(np.where(absent, len(self._own()), -1), 1.0)] if self.missing else []
+        return [(np.where(absent, self.size - 1, -1), 1.0)] if self.missing else []
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,16 @@ class _Scaled(Column):
     def _own(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def _share(self, share: NDArray[np.float64]) -> list[Entry]:
-        """Clamp shares; the middle where there is none."""
-        absent = ~np.isfinite(share)
-        share = np.clip(share, 0.0, 1.0)
-        share[absent] = 0.5
-        return [(0, 2 * share - 1 if self.centered else share), *self._flag(absent)]
+    def _share(self, share: NDArray[np.float64], known: NDArray[np.bool_] | None = None) -> list[Entry]:
+        """Clamp shares in place; the middle where there is none, or where it is not ``known``."""
+        known = np.isfinite(share) if known is None else known
+        np.clip(share, 0.0, 1.0, out=share)
+        if not known.all():
+            share[~known] = 0.5
+        if self.centered:
+            share *= 2.0
+            share -= 1.0
+        return [(0, share), *self._flag(~known)]
 
 
 @dataclass(frozen=True)
@@ -147,17 +152,19 @@ class Number(_Scaled):
         cells = np.asarray(column)
         if self.low is None or self.high is None:
             value = cells.astype(np.float32)
-            absent = ~np.isfinite(value)
-            value[absent] = 0.0
-            return [(0, value), *self._flag(absent)]
-        cells = np.clip(cells.astype(np.float64), self.low, self.high)
+            known = np.isfinite(value)
+            if not known.all():
+                value[~known] = 0.0
+            return [(0, value), *self._flag(~known)]
+        known = np.isfinite(cells)
+        share = np.clip(cells, self.low, self.high, dtype=np.float64)
+        low, high = self.low, self.high
         if self.log:
             low, high = (float(self._log(np.float64(end))) for end in (self.low, self.high))
-            share = (self._log(cells) - low) / (high - low)
-        else:
-            share = (cells - self.low) / (self.high - self.low)
-        share[~np.isfinite(np.asarray(column))] = np.nan
-        return self._share(share)
+            share = self._log(share)
+        share -= low
+        share /= high - low
+        return self._share(share, known)
 
     def _log(self, cells: Any) -> Any:
         """Map numbers of the range by the logarithm, up to scale."""
@@ -236,9 +243,12 @@ class Category(_Chosen):
         named = tuple(f"{self.name}={level}" for level in self.levels)
         return (*named, f"{self.name} is other") if self.other else named
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {level: place for place, level in enumerate(self.levels)}
+
     def _place(self) -> Callable[[str], int]:
-        places = {level: place for place, level in enumerate(self.levels)}
-        other = len(self.levels) if self.other else -1
+        places, other = self._places, len(self.levels) if self.other else -1
         return lambda text: places.get(text, other if text else -1)
 
 

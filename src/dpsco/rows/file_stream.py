@@ -14,12 +14,14 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpsco.errors import DataError, InvalidArgument, positive, positive_integer
+from dpsco.parallel import available_threads, in_order
 from dpsco.query import Array
 from dpsco.rows.cells import Coded, coded, label_text
 from dpsco.rows.containers import column_numbers, column_texts
@@ -33,7 +35,7 @@ from dpsco.rows.readers.json_lines import JsonLinesSource
 from dpsco.rows.readers.libsvm import LibsvmSource
 from dpsco.rows.readers.npz import NpzSource
 from dpsco.rows.readers.remote import RemoteFile, is_remote, remote_files
-from dpsco.rows.readers.source import COMPRESSED, MatrixSource, Table, TableSource
+from dpsco.rows.readers.source import COMPRESSED, MatrixSource, Part, Table, TableSource
 from dpsco.rows.row_norm import clamped, unit_rows
 from dpsco.rows.shuffle import shuffled
 
@@ -263,12 +265,13 @@ class FileRows:
         units = () if self._unit is None else (self._unit,)
         for name in units:
             source.refuse_ids(name)
-        for table in source.read(form.numbers, form.texts, units):
-            features, targets = form.encode(table)
+        parts = source.parts(form.numbers, form.texts, units)
+        tasks = (partial(_encoded, part, form, self._unit) for part in parts)
+        for features, targets, ids in in_order(tasks, available_threads()):
             if cap is not None:
-                ids: Any = table[self._unit or ""]
                 targets[~cap.counted_texts([*ids.values, ""], ids.codes)] = np.nan
-            yield features, targets
+            if len(targets):
+                yield features, targets
 
     def _matrix_chunks(self) -> Iterator[tuple[Any, Array]]:
         source = self._source
@@ -278,6 +281,12 @@ class FileRows:
             matrix = features if source.sparse else admit(features, self.declared)[:]
             targets = np.zeros(features.shape[0]) if self._labels is None else self._labels.encode(labels)
             yield unit_rows(matrix, self._norm), targets
+
+
+def _encoded(part: Part, form: RowForm, unit: str | None) -> tuple[Any, Array, Any]:
+    """Return features, labels and ids of the rows of ``part``."""
+    table = part()
+    return *form.encode(table), None if unit is None else table[unit]
 
 
 def _kind(path: Any) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import InvalidArgument
+from dpsco.parallel import for_each
 from dpsco.rows.column_kinds import Boolean, Category, Column, Date, Hashed, Number
 from dpsco.rows.column_schema import entries_of, from_entries, read_schema, write_schema
 from dpsco.rows.encoded_rows import stamped
@@ -30,6 +31,9 @@ __all__ = ["PublicColumns", "columns_from"]
 
 SPARSE_FROM = 32
 """Features for each column from which rows are kept sparse."""
+_PAGE, _APART = 1024, 16
+_SHARED_ROWS = 1 << 17
+"""Rows from which columns are encoded in several threads; chunks of files are shorter, and threads share those."""
 
 
 class PublicColumns:
@@ -169,16 +173,28 @@ class PublicColumns:
 
     def _dense(self, table: Mapping[str, Any]) -> NDArray[np.float32]:
         rows = len(table[self.features[0].name])
-        out, start = np.zeros((self.width, rows), dtype=np.float32), 0
-        for column in self.features:
-            for place, value in column.entries(table[column.name]):
+        # Lines a multiple of a page apart share places in the cache, and the matrix is turned soon.
+        lines = np.empty((self.width, rows + (0 if rows % _PAGE else _APART)), dtype=np.float32)[:, :rows]
+        ends = np.cumsum([column.size for column in self.features])
+
+        def fill(column: Column, end: int) -> None:
+            own, entries = lines[end - column.size : end], column.entries(table[column.name])
+            if len(entries) > 1 or column.size > 1:  # else each row sets the one feature
+                own[...] = 0.0
+            for place, value in entries:
                 if isinstance(place, int):
-                    out[start + place] = value
+                    own[place] = value
                 else:
                     known = np.flatnonzero(place >= 0)
-                    out[start + place[known], known] = value
-            start += column.size
-        return out.T
+                    own[place[known], known] = value
+
+        columns = zip(self.features, ends, strict=True)
+        if rows < _SHARED_ROWS:
+            for each in columns:
+                fill(*each)
+        else:
+            for_each(lambda each: fill(*each), columns)
+        return lines.T
 
     def _sparse(self, table: Mapping[str, Any]) -> Any:
         from scipy.sparse import csr_matrix

@@ -50,6 +50,8 @@ def unit_rows(rows: Any, feature_norm: float, *, in_place: bool = False) -> Any:
             rows, in_place = _turned(rows), rows.dtype.kind == "f"
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         longest = np.maximum(norms, np.asarray(feature_norm, dtype=norms.dtype))
+        if in_place and np.all(longest == 1.0):  # nothing to divide
+            return rows
         return np.divide(rows, longest[:, None], out=rows if in_place else None)
 
 
@@ -68,15 +70,17 @@ def _unit_values(rows: Any, feature_norm: float) -> NDArray[Any]:
 def _turned(rows: NDArray[Any]) -> NDArray[Any]:
     """Return a matrix that lies column by column in C order, a copy.
 
-    A strip at a time, so that the strip stays in the cache; its lines are longer than they need be, because columns a
-    power of two apart would push one another out.
+    A strip at a time, so that the strip stays in the cache. Columns a multiple of a page apart would push one another
+    out: they are first copied to lines that are longer than they need be.
     """
     out = np.empty(rows.shape, dtype=rows.dtype)
     height = max(64, _STRIP_BYTES // (out.itemsize * max(1, rows.shape[1])))
-    strip = np.empty((rows.shape[1], height + 16), dtype=rows.dtype)
+    strip = None if rows.strides[1] % 4096 else np.empty((rows.shape[1], height + 16), dtype=rows.dtype)
     for start in range(0, len(rows), height):
         part = slice(start, min(start + height, len(rows)))
-        lines = strip[:, : part.stop - start]
-        lines[...] = rows[part].T
+        lines = rows[part].T
+        if strip is not None:
+            strip[:, : part.stop - start] = lines
+            lines = strip[:, : part.stop - start]
         out[part] = lines.T
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from dpsco.rows.rechunk import in_blocks
 __all__ = ["block_order", "shuffled"]
 
 PIECE_ROWS = 4096
+_REUSED_BYTES = 256 << 20
 
 
 def shuffled(chunks: Iterable[tuple[Any, Any]], rows: int, seed: int) -> Iterator[tuple[Any, Any]]:
@@ -20,13 +22,40 @@ def shuffled(chunks: Iterable[tuple[Any, Any]], rows: int, seed: int) -> Iterato
 
     Guarantee: the order is a function of ``rows``, ``seed`` and each row's position, never of a value, and the same
     however the rows are cut into chunks: a resumed run meets the same order. The order need not be secret.
-    Cost: memory of one block twice over. A file sorted over more than a block stays sorted from block to block.
+    Cost: memory of one block. A file sorted over more than a block stays sorted from block to block.
     """
-    for number, (features, labels) in enumerate(in_blocks(chunks, rows)):
+    for number, (features, labels) in enumerate(_blocks(iter(chunks), rows)):
         order = block_order(seed, number, len(labels))
         for start in range(0, len(order), PIECE_ROWS):
             picked = order[start : start + PIECE_ROWS]
-            yield features[picked], labels[picked]
+            dense = isinstance(features, np.ndarray)
+            yield np.take(features, picked, axis=0) if dense else features[picked], labels[picked]
+
+
+def _blocks(chunks: Iterator[tuple[Any, Any]], rows: int) -> Iterator[tuple[Any, Any]]:
+    """Yield blocks of ``rows`` rows; a dense one lasts until the next, which lies in the same memory.
+
+    New memory costs more than the copy: the system clears it page by page.
+    """
+    held: tuple[NDArray[Any], NDArray[Any]] | None = None
+    filled = 0
+    for features, labels in chunks:
+        if held is None:
+            if not isinstance(features, np.ndarray) or rows * features[:1].nbytes > _REUSED_BYTES:
+                yield from in_blocks(chain([(features, labels)], chunks), rows)
+                return
+            held = np.empty((rows, features.shape[1]), features.dtype), np.empty(rows, labels.dtype)
+        start = 0
+        while start < len(labels):
+            stop = min(len(labels), start + rows - filled)
+            for block, part in zip(held, (features, labels), strict=True):
+                block[filled : filled + stop - start] = part[start:stop]
+            filled, start = filled + stop - start, stop
+            if filled == rows:
+                yield held
+                filled = 0
+    if held is not None and filled:
+        yield held[0][:filled], held[1][:filled]
 
 
 def block_order(seed: int, number: int, rows: int) -> NDArray[np.int64]:

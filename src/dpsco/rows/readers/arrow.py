@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,7 @@ from dpsco.errors import DataError
 from dpsco.query import Array
 from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, canonical_text, coded, id_message, id_text
 from dpsco.rows.readers.remote import RemoteFile
-from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
+from dpsco.rows.readers.source import Part, Table, TableSource, arrow, damaged, missing_columns
 
 __all__ = [
     "ArrowSource",
@@ -29,9 +31,10 @@ __all__ = [
 
 AnyFile = Path | RemoteFile
 
-BATCH_ROWS = 1 << 14
+BATCH_ROWS = 1 << 15
 _FOOTERS_AT_ONCE = 8
-MAPPED_BYTES = 128 << 20  # larger files are read piece by piece: their addresses alone might not fit
+_FEW_BYTES = 1 << 14
+MAPPED_BYTES = 128 << 20  # larger files are read piece by piece where their addresses alone might not fit
 
 _CUT = "is damaged or cut short: it cannot be read as {kind}. Copy it again from its source, or leave it out."
 _AWAY = "cannot be read as {kind}: it is damaged, or its store is out of reach."
@@ -48,12 +51,13 @@ class _Files(TableSource):
         self.names = tuple(schema.names)
         self.number_columns = tuple(field.name for field in schema if _is_number(field.type))
 
-    def read(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Table]:
+    def parts(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Part]:
         wanted = list(dict.fromkeys((*numbers, *texts, *ids)))
         for path in self._paths:  # every file is looked at before the first row is used
             _check_columns(path, self._schema(path), numbers, (*texts, *ids))
         for path in self._paths:
-            yield from self._guarded(path, wanted, made=lambda batch: arrow_table(batch, numbers, texts, ids))
+            for batch in self._guarded(path, self._batches(path, wanted)):
+                yield partial(self._converted, path, batch, numbers, texts, ids)
 
     def refuse_ids(self, name: str) -> None:
         """Raise ``DataError`` if the column ``name`` of a file cannot hold ids by its type."""
@@ -71,16 +75,18 @@ class _Files(TableSource):
                 )
 
     @classmethod
-    def _guarded(
-        cls,
-        path: Any,
-        wanted: list[str],
-        groups: Sequence[int] | None = None,
-        made: Callable[[Any], Any] = lambda batch: batch,
-    ) -> Iterator[Any]:
-        """Yield what is ``made`` of each batch; what Arrow says about a file or a cell is not shown."""
+    def _converted(
+        cls, path: Any, batch: Any, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()
+    ) -> Table:
+        """Return the cells of a batch."""
+        (table,) = cls._guarded(path, (arrow_table(each, numbers, texts, ids) for each in (batch,)))
+        return cast("Table", table)
+
+    @classmethod
+    def _guarded(cls, path: Any, items: Iterable[Any]) -> Iterator[Any]:
+        """Yield the items; what Arrow says about a file or a cell is not shown."""
         try:
-            yield from map(made, cls._batches(path, wanted, groups))
+            yield from items
         except (arrow("pyarrow").ArrowException, OSError, EOFError, MemoryError) as error:
             if isinstance(error, MemoryError):
                 raise
@@ -95,7 +101,7 @@ class _Files(TableSource):
         raise NotImplementedError
 
     @classmethod
-    def _batches(cls, path: Any, wanted: list[str], groups: Sequence[int] | None) -> Iterator[Any]:
+    def _batches(cls, path: Any, wanted: list[str]) -> Iterator[Any]:
         raise NotImplementedError
 
 
@@ -122,18 +128,21 @@ class ParquetSource(_Files):
     ) -> Iterator[Table]:
         """Yield some row groups of one file, in order."""
         wanted = list(dict.fromkeys((*numbers, *texts)))
-        yield from cls._guarded(path, wanted, groups, lambda batch: arrow_table(batch, numbers, texts))
+        for batch in cls._guarded(path, cls._batches(path, wanted, groups)):
+            yield cls._converted(path, batch, numbers, texts)
 
     @classmethod
-    def _open(cls, path: AnyFile) -> Any:
+    def _open(cls, path: AnyFile, coded: Sequence[str] = ()) -> Any:
+        """Open a file; the columns ``coded`` are read as codes of their distinct texts."""
         pq = arrow("pyarrow.parquet")
         try:
             remote = isinstance(path, RemoteFile)
             return pq.ParquetFile(
                 path.open() if isinstance(path, RemoteFile) else path,
-                memory_map=not isinstance(path, RemoteFile) and path.stat().st_size <= MAPPED_BYTES,
+                memory_map=not isinstance(path, RemoteFile) and (path.stat().st_size <= MAPPED_BYTES or _much_room()),
                 pre_buffer=remote,  # one request for many columns, where a request is what costs
                 page_checksum_verification=True,  # where the file has them
+                read_dictionary=list(coded),
             )
         except (arrow("pyarrow").ArrowException, OSError):
             cls._refuse(path)
@@ -144,9 +153,14 @@ class ParquetSource(_Files):
             return file.schema_arrow
 
     @classmethod
-    def _batches(cls, path: AnyFile, wanted: list[str], groups: Sequence[int] | None) -> Iterator[Any]:
+    def _batches(cls, path: AnyFile, wanted: list[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
+        """Yield batches, of some row groups in the calling thread, of all of them on all processors."""
         with cls._open(path) as file:
-            yield from file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=False)
+            coded = _with_few_texts(file, wanted)
+        with cls._open(path, coded) as file:
+            yield from file.iter_batches(
+                batch_size=BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=groups is None
+            )
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -183,7 +197,7 @@ class ArrowSource(_Files):
             cls._refuse(path)
 
     @classmethod
-    def _batches(cls, path: Path, wanted: list[str], groups: Sequence[int] | None) -> Iterator[Any]:
+    def _batches(cls, path: Any, wanted: list[str]) -> Iterator[Any]:
         with path.open("rb") as file:
             for batch in cls._reader(file)[1]:
                 chosen = batch.select(wanted)
@@ -194,7 +208,29 @@ class ArrowSource(_Files):
 
     def count(self) -> int:
         """Return the number of rows."""
-        return sum(batch.num_rows for path in self._paths for batch in self._guarded(path, []))
+        return sum(batch.num_rows for path in self._paths for batch in self._guarded(path, self._batches(path, [])))
+
+
+@cache
+def _much_room() -> bool:
+    """Return whether this process may use any number of addresses."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    return sys.maxsize > 1 << 32 and resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+
+
+def _with_few_texts(file: Any, wanted: Sequence[str]) -> list[str]:
+    """Return the columns of text with few distinct cells where the file begins: as codes they are read faster."""
+    found, metadata = [], file.metadata
+    for place in range(metadata.num_columns if metadata.num_row_groups else 0):
+        column = metadata.row_group(0).column(place)
+        name, text = column.path_in_schema, column.physical_type == "BYTE_ARRAY"
+        if text and column.has_dictionary_page and name in wanted and _is_any_text(file.schema_arrow.field(name).type):
+            few = 0 <= column.data_page_offset - column.dictionary_page_offset <= _FEW_BYTES
+            found += [name] if few else []
+    return found
 
 
 def _as_bytes(column: Any) -> Any:
@@ -320,7 +356,11 @@ def arrow_text(column: Any, rule: Callable[[Any], str] = canonical_text) -> Code
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     codes = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)  # unsigned ones have no -1
-    return coded(("" if value is None else value for value in _texts(column.dictionary)), codes, rule)
+    texts = column.dictionary
+    if len(texts) > len(codes):  # most are of other rows
+        used, codes = np.unique(codes, return_inverse=True)
+        texts, codes = texts.take(pa.array(used, mask=used < 0)), codes.reshape(-1)
+    return coded(("" if value is None else value for value in _texts(texts)), codes, rule)
 
 
 def _texts(column: Any) -> list[Any]:

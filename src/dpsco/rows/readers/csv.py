@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from dpsco.errors import DataError, InvalidArgument
+from dpsco.parallel import available_threads, in_order
 from dpsco.rows.readers.arrow import arrow_table
+from dpsco.rows.readers.csv_blocks import LongRow, WholeRows
+from dpsco.rows.readers.csv_parse import BLOCK_BYTES, CsvForm, LinesOfBlanks, silent
 from dpsco.rows.readers.csv_quotes import OpenQuotes
 from dpsco.rows.readers.source import (
+    Part,
     Table,
     TableSource,
     arrow,
@@ -27,7 +27,6 @@ from dpsco.rows.readers.source import (
 
 __all__ = ["CsvSource"]
 
-BLOCK_BYTES = 4 << 20  # also the longest row
 _BLANKS_AT_ONCE = 1 << 14
 
 _GARBLED = (
@@ -97,65 +96,89 @@ class CsvSource(TableSource):
             damaged(path, "has no header line with a different name for each column. Add one.")
         return names
 
-    def read(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Table]:
-        """Yield the rows, chunk by chunk."""
-        wanted = tuple(dict.fromkeys((*numbers, *texts, *ids)))
-        for path in self._paths:
-            missing_columns(path, wanted, names := self._header(path), show=False)
-            if names != self.names:
-                raise DataError(f"The file {path.name!r} has other columns than {self._paths[0].name!r}.")
-        for path in self._paths:
-            yield from self._tables(path, numbers, texts, ids)
+    def parts(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Part]:
+        """Yield the rows, block by block; blocks with clean quotes are parsed where the part is called."""
+        for batch in self._blocks(dict.fromkeys((*texts, *ids), "text") | dict.fromkeys(numbers, "number")):
+            yield partial(_table, batch, numbers, texts, ids)
 
     def count(self) -> int:
         """Return the number of rows."""
-        first = self.names[:1]
-        return sum(len(table[first[0]]) for table in self.read((), first))
+        blocks = self._blocks({self.names[0]: "text"})
+        return sum(in_order((partial(_length, batch) for batch in blocks), available_threads()))
 
-    def _tables(self, path: Path, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str]) -> Iterator[Table]:
-        """Yield the rows of one file, those of lines of blanks in their places."""
-        if self._stated is None and not _goes_on(path):
-            return
-        pa = arrow("pyarrow")
-        wanted, first = list(dict.fromkeys((*numbers, *texts, *ids))), 0 if self._stated else 1
-        blanks = _LinesOfBlanks(first)
-        try:
-            with _WholeLineEnds(opened_bytes(path), OpenQuotes(self._delimiter)) as lines:
-                with blanks.silent():
-                    reader = self._reader(lines, wanted, first, blanks)
-                while True:
-                    with blanks.silent():
-                        batch = next(reader, None)
-                    if batch is None:
-                        break
-                    yield arrow_table(blanks.put_back(batch), numbers, texts, ids)
-        except (pa.ArrowException, OSError) as error:
-            damaged(path, _LONG if "straddling object" in str(error) else _GARBLED)
+    def _blocks(self, wanted: Mapping[str, str]) -> Iterator[Callable[[], Any]]:
+        """Yield functions that return record batches with the ``wanted`` columns."""
+        for path in self._paths:
+            missing_columns(path, tuple(wanted), names := self._header(path), show=False)
+            if names != self.names:
+                raise DataError(f"The file {path.name!r} has other columns than {self._paths[0].name!r}.")
+        for path in self._paths:
+            if self._stated is None and not _goes_on(path):
+                continue
+            first = 0 if self._stated else 1
+            try:
+                with opened_bytes(path) as raw:
+                    rows = WholeRows(raw, self._delimiter, BLOCK_BYTES)
+                    form = CsvForm(self.names, self._delimiter, wanted)
+                    for text in rows:
+                        yield partial(_parsed, path, form, text, first)
+                        first = 1
+                    if rows.rest not in (b"", b"\n"):
+                        yield from self._serial(_Behind(rows.rest, raw), form, first)
+            except LongRow:
+                damaged(path, _LONG)
+            except (arrow("pyarrow").ArrowException, OSError) as error:
+                damaged(path, _LONG if "straddling object" in str(error) else _GARBLED)
+
+    def _serial(self, raw: Any, form: CsvForm, first: int) -> Iterator[Callable[[], Any]]:
+        """Yield the batches of a file that cannot be cut into blocks, lines of blanks in their places."""
+        pa, blanks = arrow("pyarrow"), LinesOfBlanks(first)
+        with _WholeLineEnds(raw, OpenQuotes(self._delimiter)) as lines:
+            with silent():
+                reader = form.reader(lines, first, blanks)
+            while True:
+                with silent():
+                    batch = next(reader, None)
+                if batch is None:
+                    break
+                yield partial(_same, blanks.put_back(batch))
         while count := min(blanks.left, _BLANKS_AT_ONCE):
-            empty = pa.record_batch([pa.nulls(0, pa.string())] * len(wanted), names=wanted)
-            yield arrow_table(blanks.put_back(empty, count), numbers, texts, ids)
+            empty = pa.record_batch([pa.nulls(0, pa.string())] * len(form.wanted), names=list(form.wanted))
+            yield partial(_same, blanks.put_back(empty, count))
 
-    def _reader(self, lines: Any, wanted: list[str], first: int, blanks: Any) -> Any:
-        """Return Arrow's reader of the wanted columns behind ``first`` lines, all cells as text."""
-        pa, pa_csv = arrow("pyarrow"), arrow("pyarrow.csv")
-        return pa_csv.open_csv(
-            lines,
-            read_options=pa_csv.ReadOptions(
-                use_threads=False, block_size=BLOCK_BYTES, column_names=list(self.names), skip_rows=first
-            ),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=self._delimiter,
-                newlines_in_values=True,
-                ignore_empty_lines=False,
-                invalid_row_handler=blanks,
-            ),
-            convert_options=pa_csv.ConvertOptions(
-                include_columns=wanted,
-                column_types={name: pa.string() for name in wanted},
-                strings_can_be_null=False,
-                check_utf8=False,  # a cell that is not UTF-8 is missing by itself
-            ),
-        )
+
+def _same(batch: Any) -> Any:
+    return batch
+
+
+def _length(batch: Callable[[], Any]) -> int:
+    return int(batch().num_rows)
+
+
+def _table(batch: Callable[[], Any], numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str]) -> Table:
+    return arrow_table(batch(), numbers, texts, ids)
+
+
+def _parsed(path: Path, form: CsvForm, text: Any, first: int) -> Any:
+    """Return the rows of a block."""
+    try:
+        return form.batch(text, first)
+    except arrow("pyarrow").ArrowException:
+        damaged(path, _GARBLED)
+
+
+class _Behind(io.RawIOBase):
+    """Bytes that were read, and those that a file has left."""
+
+    def __init__(self, held: bytes, raw: BinaryIO) -> None:
+        super().__init__()
+        self._held, self._raw = held, raw
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._held:
+            return self._raw.read(size)
+        block, self._held = self._held[:size], self._held[size:]
+        return block
 
 
 class _WholeLineEnds(io.RawIOBase):
@@ -182,55 +205,6 @@ class _WholeLineEnds(io.RawIOBase):
     def close(self) -> None:
         self._raw.close()
         super().close()
-
-
-class _LinesOfBlanks:
-    """Lines of blanks, which Arrow leaves out since they have one cell: puts them back as rows of missing cells.
-
-    Arrow calls it with each line that has another number of cells than the header. Any other such line is an error.
-    No line changes how Arrow reads another one.
-    """
-
-    def __init__(self, first: int) -> None:
-        self._first, self._places, self._done = first, deque[int](), 0
-
-    def __call__(self, row: Any) -> str:
-        if row.text.strip() or row.number is None:
-            return "error"
-        self._places.append(row.number - 1 - self._first)
-        return "skip"
-
-    @property
-    def left(self) -> int:
-        """How many lines are not yet put back."""
-        return len(self._places)
-
-    def put_back(self, batch: Any, most: int | None = None) -> Any:
-        """Return the next rows of the file with lines of blanks among and behind them, at most ``most`` such lines."""
-        size, places = batch.num_rows, list[int]()
-        while self._places and len(places) != most and self._places[0] - self._done <= size + len(places):
-            places.append(self._places.popleft() - self._done)
-        self._done += size + len(places)
-        if not places:
-            return batch
-        pa, absent = arrow("pyarrow"), np.zeros(size + len(places), dtype=bool)
-        absent[places] = True
-        return batch.take(pa.array(np.cumsum(~absent) - 1, mask=absent))
-
-    @contextmanager
-    def silent(self) -> Iterator[None]:
-        """Print nothing about a line of another number of cells that is not UTF-8: the message would quote a byte."""
-        before = sys.unraisablehook
-
-        def hook(failure: Any) -> None:
-            if failure.object is not self:
-                before(failure)
-
-        sys.unraisablehook = hook
-        try:
-            yield
-        finally:
-            sys.unraisablehook = before
 
 
 def _goes_on(path: Path) -> bool:

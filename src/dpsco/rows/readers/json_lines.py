@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from dpsco.rows.cells import Coded, id_text, label_text
 from dpsco.rows.lists import cells_numbers
-from dpsco.rows.readers.source import Table, TableSource, damaged, opened_bytes
+from dpsco.rows.readers.source import Part, Table, TableSource, damaged, opened_bytes
 
 __all__ = ["JsonLinesSource"]
 
@@ -33,13 +34,9 @@ class JsonLinesSource(TableSource):
         self._paths = tuple(paths)
         self.names = ()
 
-    def read(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Table]:
+    def parts(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Part]:
         """Yield the rows, chunk by chunk."""
-        for rows in self._chunks():
-            objects = [_object(line) for line in rows]
-            table: dict[str, Any] = {name: cells_numbers([row.get(name) for row in objects]) for name in numbers}
-            rules = dict.fromkeys(texts, label_text) | dict.fromkeys(ids, id_text)
-            yield table | {name: _texts([row.get(name) for row in objects], rule) for name, rule in rules.items()}
+        return (partial(_table, rows, numbers, texts, ids) for rows in self._chunks())
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -59,6 +56,13 @@ class JsonLinesSource(TableSource):
                 damaged(path, "is damaged or cut short: it cannot be read. Copy it again from its source.")
             if rows:
                 yield rows
+
+
+def _table(rows: list[bytes], numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str]) -> Table:
+    objects = [_object(line) for line in rows]
+    table: dict[str, Any] = {name: cells_numbers([row.get(name) for row in objects]) for name in numbers}
+    rules = dict.fromkeys(texts, label_text) | dict.fromkeys(ids, id_text)
+    return table | {name: _texts([row.get(name) for row in objects], rule) for name, rule in rules.items()}
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, Protocol, cast
@@ -16,6 +16,7 @@ __all__ = [
     "COMPRESSED",
     "MatrixSource",
     "Named",
+    "Part",
     "Table",
     "TableSource",
     "arrow",
@@ -28,6 +29,8 @@ COMPRESSED = (".gz", ".zst")
 """Endings of compressed text files."""
 
 Table = Mapping[str, Array | Coded]
+Part = Callable[[], Table]
+"""Some rows that are read and not yet converted: the call converts them. Parts may be called in any thread."""
 
 
 class TableSource:
@@ -46,6 +49,11 @@ class TableSource:
 
     def read(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Table]:
         """Yield some columns as numbers (NaN where missing), others as text or as ids (cells.py); rows in order."""
+        for part in self.parts(numbers, texts, ids):
+            yield part()
+
+    def parts(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Part]:
+        """Yield the rows of ``read`` in order, in parts that threads may convert side by side."""
         raise NotImplementedError
 
     def refuse_ids(self, name: str) -> None:

@@ -1,0 +1,108 @@
+"""CSV files in blocks that threads parse: the same cells whatever the size of a block."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpsco.errors import DataError
+from dpsco.rows.cells import canonical_text, number
+from dpsco.rows.readers import csv as reader
+from dpsco.rows.readers import csv_parse
+from dpsco.rows.readers.csv_blocks import WholeRows
+
+CELLS = [
+    "1",
+    "-2.5",
+    "+3",
+    "1e-3",
+    " 7 ",
+    "",
+    "?",
+    "NA",
+    "nan",
+    "inf",
+    "-Infinity",
+    "1e400",
+    "true",
+    "False",
+    "x",
+    "1,5",
+]
+CELLS += ["5.", ".5", ".", "0x10", "12345678901234567890", "1_0", "two\nlines", 'say "hi"', "Lyon", "\u0663", "- 1"]
+SIZES = (200, 1000, 4 << 20)
+
+
+def tables(path: Path, size: int, monkeypatch, numbers=("a",), texts=("b",)) -> tuple[list[float], list[str]]:
+    monkeypatch.setattr(reader, "BLOCK_BYTES", size)
+    monkeypatch.setattr(csv_parse, "BLOCK_BYTES", size)
+    found: tuple[list[float], list[str]] = ([], [])
+    for table in reader.CsvSource([path]).read(numbers, texts):
+        found[0].extend(table["a"].tolist())
+        found[1].extend([*table["b"].values, ""][code] for code in table["b"].codes)
+    assert reader.CsvSource([path]).count() == len(found[0])
+    return found
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("odd", [0, 2, len(CELLS)])
+def test_cells_are_those_of_an_independent_reader(tmp_path, monkeypatch, ending, quoting, odd) -> None:
+    rng = np.random.default_rng(odd)
+    plain = ["1", "-2.5", "1e-3", "", "NA", "5.", "12345678901234567890"]
+    rows = [(str(rng.choice(plain)), str(rng.choice(CELLS))) for _ in range(300)]
+    for place in rng.integers(0, 300, odd):
+        rows[place] = (str(rng.choice(CELLS)), rows[place][1])
+    text = io.StringIO()
+    csv.writer(text, quoting=quoting, lineterminator=ending).writerows([("a", "b"), *rows])
+    path = tmp_path / "rows.csv"
+    path.write_bytes(text.getvalue().encode())
+    wanted = [number(a) for a, _ in rows], [canonical_text(b) for _, b in rows]
+    for size in SIZES:
+        found = tables(path, size, monkeypatch)
+        np.testing.assert_array_equal(found[0], wanted[0])
+        assert found[1] == wanted[1]
+
+
+@pytest.mark.parametrize("odd", ['5" pipe,x', "7,x\ufeff", "\ufeff7,x", '"7",5" pipe', "   ", "", '"8","a ""b"" c"'])
+def test_odd_lines_mean_the_same_wherever_a_block_ends(tmp_path, monkeypatch, odd) -> None:
+    path = tmp_path / "rows.csv"
+    for place in range(0, 60, 7):
+        lines = [f"{k}.5,city {k % 3}" for k in range(60)]
+        lines[place] = odd
+        path.write_text("\n".join(["a,b", *lines]), "utf-8")
+        small, large = (tables(path, size, monkeypatch) for size in (150, 4 << 20))
+        np.testing.assert_array_equal(small[0], large[0])
+        assert small[1] == large[1]
+        others = [k for k in range(60) if k != place]
+        np.testing.assert_array_equal(np.array(small[0])[others], np.array(others) + 0.5)
+
+
+def test_blocks_and_the_rest_are_the_file() -> None:
+    rows = b"".join(b'%d,"a ""b""\n c",%d\n' % (k, k) for k in range(500))
+    odd = rows + b'1,5" pipe,2\n' + rows
+    for text in (rows, odd, rows[:-1], b"", b"a", b'"', b"\n"):
+        for size in (64, 100, 5000):
+            blocks = WholeRows(io.BytesIO(text), ",", size)
+            whole = [bytes(block) for block in blocks]
+            left = blocks._raw.read()
+            assert (
+                b"".join([*whole[:1], *(block[1:] for block in whole[1:])])
+                + (blocks.rest[1:] if whole else blocks.rest)
+                + left
+                == text
+            )
+            assert all(block.endswith(b"\n") and block.count(b'"') % 2 == 0 for block in whole)
+            assert not (left and text != odd)
+
+
+def test_a_row_longer_than_a_block_stops_the_run(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "rows.csv"
+    for row in (f"1,{'x' * 5000}", f'1,"{"x" * 2500}\n{"x" * 2500}"'):
+        path.write_text("a,b\n" + "1,x\n" * 20 + f"{row}\n" + "1,x\n" * 20)
+        with pytest.raises(DataError, match="longer than"):
+            tables(path, 1000, monkeypatch)
