@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from dpsco import Huber, LinearOracle, Logistic, MulticlassHinge, SmoothedHinge, Softmax, Squared
 from dpsco.clipping import CompiledOracle, linear_oracle
@@ -144,6 +146,31 @@ def test_a_row_that_does_not_count_is_a_zero_row_bit_for_bit(dtype: str) -> None
 def cauchy(score: float, label: float) -> float:
     difference = score - label
     return 2.0 * difference / (1.0 + difference * difference)
+
+
+def picky(score: float, label: float) -> float:
+    if label == 0.0:
+        raise ValueError("the label of a row is 0")
+    return score
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_row_on_which_a_users_slope_fails_is_a_zero_row(sparse: bool) -> None:
+    features, labels = rows_of(Logistic(), 5000, 20, np.float64)
+    asked = replace(query_of(Logistic(), 20), size=5000)
+    rows = csr_matrix(features) if sparse else features
+    oracle = CompiledOracle(CustomLoss(), slope=picky)
+    found = oracle.answer(asked, Batch(3, [(rows, labels)]))
+    agree(LinearOracle(CustomLoss(), slope=picky).answer(asked, Batch(3, [(rows, labels)])), found, 1e-11, 0.8)
+    assert found.zeroed_rows == np.sum(labels == 0.0) > 0
+
+
+def test_a_slope_that_fails_on_all_synthetic_rows_raises_before_a_row() -> None:
+    def never(score: float, label: float) -> float:
+        raise ValueError("never")
+
+    with pytest.raises(ValueError, match="never"):
+        CompiledOracle(CustomLoss(), slope=never).answer(query_of(Logistic(), 20), Batch(3, []))
 
 
 def test_a_users_slope_is_compiled_in() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -19,7 +20,7 @@ from dpsco.query import Array, Batch
 from dpsco.release.noise import derive, normals
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.run import row_passes, watching
-from dpsco.run.row_passes import RowPasses
+from dpsco.run.row_passes import RowPasses, within
 
 N, P = 400, 3
 KEY = bytes(range(32))
@@ -366,3 +367,14 @@ def test_plan_and_report_say_what_the_proof_needs(tmp_path) -> None:
     account = dpsco.Account.create(tmp_path / "account.json", dpsco.Budget(3.0, 1e-5))
     with pytest.raises(dpsco.AccountError, match="objective-perturbation"):
         dpsco.train(plan, dpsco.stream(*rows_of(dpsco.Logistic())), account=account)
+
+
+@pytest.mark.parametrize("feature_norm", [1.0, 1e-9, 1e-15, 1e-160])
+def test_no_row_is_longer_than_the_norm_that_was_declared(feature_norm: float) -> None:
+    """In exact arithmetic: a factor below the normal numbers would be rounded by up to a third of itself."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((300, 3)) * 10.0 ** rng.uniform(290, 307, (300, 1))
+    rows[0], rows[1, 0] = (3.0, 4.0, 0.0), np.inf
+    for short, _ in within([(rows, np.zeros(300))], feature_norm):
+        for row in short[np.all(np.isfinite(short), axis=1)]:
+            assert sum(Fraction(value) ** 2 for value in row.tolist()) <= Fraction(feature_norm) ** 2

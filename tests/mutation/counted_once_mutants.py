@@ -8,6 +8,38 @@ __all__ = ["COUNTED_ONCE"]
 
 COUNTED_ONCE = (
     Mutant(
+        "memory that holds sums of an interrupted call is handed out as zeros",
+        (("clipping/borrowed_zeros.py", "return _POOL[size].pop()", "return _POOL[size][-1]"),),
+        (
+            "tests/clipping/test_interrupts.py::test_a_survey_after_an_interrupted_one_has_its_own_sum",
+            "tests/clipping/test_interrupts.py::test_memory_that_holds_sums_is_not_in_the_pool",
+        ),
+    ),
+    Mutant(
+        "two threads count the rows of a unit",
+        (
+            ("estimators/base.py", "        run.begin_push(len(targets))\n", ""),
+            (
+                "run/run.py",
+                "        if not within:\n            self.begin_push",
+                "        if True:\n            self.begin_push",
+            ),
+        ),
+        ("tests/estimators/test_partial_fit.py::test_threads_count_the_rows_of_a_unit_once",),
+    ),
+    Mutant(
+        "a row on which a compiled slope fails ends the run",
+        (
+            (
+                "clipping/kernels/custom.py",
+                "except Exception:  # an error that depends on a row is an output: NaN makes it a zero row\n"
+                "                out[i] = math.nan\n",
+                "finally:\n                pass\n",
+            ),
+        ),
+        ("tests/clipping/test_compiled.py::test_a_row_on_which_a_users_slope_fails_is_a_zero_row",),
+    ),
+    Mutant(
         "a model that branches on values of its rows in batches",
         (("clipping/torch/value_reads.py", "name in _READS or masked", "masked"),),
         ("tests/clipping/torch/test_isolation.py::test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time",),

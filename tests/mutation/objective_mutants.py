@@ -11,6 +11,11 @@ METHOD, ACCOUNTING = "tests/methods/test_objective_perturbation.py", "tests/acco
 
 OBJECTIVE = (
     Mutant(
+        "rows shortened by a factor without digits",
+        (("run/row_passes.py", "factor[~(factor >= _TINY)] = 0.0", "pass"),),
+        (f"{METHOD}::test_no_row_is_longer_than_the_norm_that_was_declared",),
+    ),
+    Mutant(
         "no noise in the objective",
         (
             (

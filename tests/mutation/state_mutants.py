@@ -36,7 +36,7 @@ STATE = (
     ),
     Mutant(
         "rows of an interrupted call are taken again",
-        (("estimators/base.py", "targets, within=True)", "targets)"),),
+        (("estimators/base.py", "targets, within=True)", "targets, within=True)\n        run.unfinished = False"),),
         ("tests/estimators/test_partial_fit.py::test_an_interrupt_after_the_rows_were_taken_ends_the_run_too",),
     ),
     Mutant(

@@ -15,7 +15,6 @@ import itertools
 import logging
 import math
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -23,8 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.clipping.borrowed_zeros import borrow, give_back
 from dpsco.clipping.kernel_inputs import ask_of, flat, row_type
-from dpsco.clipping.linear import LinearOracle
+from dpsco.clipping.linear import LinearOracle, try_slope
 from dpsco.clipping.softmax import SoftmaxOracle
 from dpsco.parallel import available_threads, team
 from dpsco.problem.losses import Loss, Softmax
@@ -45,8 +45,6 @@ _FLOAT64 = np.dtype(np.float64)
 _INDICES = (np.dtype(np.int32), np.dtype(np.int64))
 
 _LOADED: set[Any] = set()
-_MEMORY = threading.local()
-_ZEROS: dict[int, deque[Array]] = {}
 
 
 class _Sums:
@@ -62,7 +60,7 @@ class _Sums:
         """Return the sum of ``thread``, of shape (1, size)."""
         own = self._own[thread]
         if own is None:
-            own = self._own[thread] = _borrow(self.size)
+            own = self._own[thread] = borrow(self.size).reshape(1, -1)
             if self._origin:
                 own.fill(self._origin)
         return own
@@ -77,25 +75,10 @@ class _Sums:
         for own in owns[:1]:
             answer.total += to_grid(own[0], grid)
         for own in owns:
-            _give_back(own)
+            give_back(own.reshape(-1))
         clipped, zeroed, *_ = self.tallies.sum(axis=0).tolist()
         answer.clipped_rows += clipped
         answer.zeroed_rows += zeroed
-
-
-def _borrow(size: int) -> Array:
-    """Reuse zeros of an earlier round: allocating 1e5 numbers takes longer than filling them."""
-    try:
-        return _ZEROS[size].pop()
-    except (KeyError, IndexError):
-        return np.zeros((1, size))
-
-
-def _give_back(sums: Array) -> None:
-    sums.fill(0.0)  # the sums are sensitive
-    if len(_ZEROS) > 4:
-        _ZEROS.clear()
-    _ZEROS.setdefault(sums.size, deque(maxlen=64)).append(sums)
 
 
 class _Kernel(NamedTuple):
@@ -126,8 +109,8 @@ class CompiledOracle:
     intercept : bool
         As in ``Problem``.
     slope : callable, optional
-        ``slope(score, label)`` replaces the derivative of the loss. numba must be able to compile it; the compiled
-        code is not cached on disk.
+        ``slope(score, label)`` replaces the derivative of the loss, as in ``LinearOracle``. numba must be able to
+        compile it; the compiled code is not cached on disk.
     threads : int, optional
         All available processors by default.
     """
@@ -146,6 +129,8 @@ class CompiledOracle:
             return plain.answer(query, batch)
         if self.loss.outputs > 1:
             return SoftmaxOracle(self.loss, self.intercept, self.threads).answer(query, batch)
+        if self.slope is not None:
+            try_slope(self.slope)
         size = query.points[0].size
         threads = self.threads or (1 if 8 * query.size * size < _ALONE_BYTES else available_threads())
         exact, answer = query.grid > 0.0, Clipped(np.zeros(size), 0)
@@ -227,7 +212,9 @@ class CompiledOracle:
             return *(flat(part, part.dtype) for part in _standard(rows, dtype)), flat(labels, _FLOAT64)
 
         def run(arrays: Any, edges: Any, counter: Any, out: Array, tallies: Any) -> None:
-            kernel(ask, *arrays, points, _zeros(width), edges, counter, CHUNK_ROWS, out, tallies)
+            merged = borrow(width)
+            kernel(ask, *arrays, points, merged, edges, counter, CHUNK_ROWS, out, tallies)
+            give_back(merged)
 
         if not exact:
             return _Kernel(ready, copied, run, CHUNK_ROWS, CHUNK_ROWS, CHUNK_ROWS, CHUNK_ROWS)
@@ -339,11 +326,3 @@ def _standard(features: CsrRows, dtype: np.dtype[Any]) -> tuple[NDArray[Any], ND
         )
     wide = np.int32 if features.indices.dtype == features.indptr.dtype == np.int32 else np.int64
     return features.data, features.indices.astype(wide, copy=False), features.indptr.astype(wide, copy=False)
-
-
-def _zeros(width: int) -> Array:
-    """Return the thread's working memory for the sparse kernel, which leaves it zero."""
-    if getattr(_MEMORY, "width", None) != width:
-        _MEMORY.width, _MEMORY.zeros = width, np.zeros(width)
-    zeros: Array = _MEMORY.zeros
-    return zeros

@@ -14,7 +14,6 @@ Cost: half of m p^2 multiply-adds for m rows, and one read of them where they ar
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.clipping.borrowed_zeros import borrow, give_back
 from dpsco.clipping.bound import LARGEST_NORM, clip_scale, row_norms
 from dpsco.clipping.kernel_inputs import flat
 from dpsco.clipping.linear import LinearOracle
@@ -40,7 +40,6 @@ _WIDEST = 1024
 _SLOPES = (2.0**-60, 2.0**60)
 _SHORTENED = {4: 1.0 + 1e-6, 8: 1.0 + 1e-9}
 _NO_PLACES = np.zeros(0, np.int64)
-_MEMORY = threading.local()
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class CompiledSurveyOracle(SurveyOracle):
             columns = width + (moment.constant > 0)
             lanes = 16 if single else 8
             size = -(-(columns + moment.outputs) // lanes) * lanes
-            total = _zeros(-(-columns // 8) * 8 * size)
+            total = borrow(-(-columns // 8) * 8 * size)
             lengths, state = np.zeros(held), np.zeros(held, np.uint8)
             given = (rows, width, places, start, start + held, norm, moment.constant)
             moments(*given, root, slopes, total, lengths, state)
@@ -107,7 +106,7 @@ class CompiledSurveyOracle(SurveyOracle):
                 parts = joint_parts(self.loss, moment, own, labels[few])
                 joint += joint_sum(moment, parts)
                 zeroed += int(np.sum(parts.unusable))
-            total.fill(0.0)  # the sums are sensitive
+            give_back(total)
             return Clipped(to_grid(joint, query.grid), held, zeroed_rows=zeroed)
 
     def _of_labels(self, moment: Moment, labels: NDArray[Any]) -> tuple[Any, NDArray[np.bool_], Array, Array, Any]:
@@ -156,11 +155,3 @@ def _flat_rows(rows: Any, given: Any) -> NDArray[Any]:
 
 def _direct(rows: NDArray[Any]) -> bool:
     return rows.dtype in (np.float32, np.float64) and rows.dtype.isnative and rows.flags.c_contiguous
-
-
-def _zeros(size: int) -> Array:
-    """Return the thread's zeros; the caller leaves them zero."""
-    if getattr(_MEMORY, "size", None) != size:
-        _MEMORY.size, _MEMORY.zeros = size, np.zeros(size)
-    zeros: Array = _MEMORY.zeros
-    return zeros

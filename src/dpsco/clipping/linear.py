@@ -25,7 +25,7 @@ from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.on_demand import RowsOnDemand
 
-__all__ = ["LinearOracle"]
+__all__ = ["LinearOracle", "try_slope"]
 
 Slope = Callable[[float, float], float]
 
@@ -53,8 +53,7 @@ class LinearOracle:
         """Compute the clipped sum of ``batch``."""
         answer = Clipped(np.zeros(query.points[0].size * (2 if query.squares else 1)), 0)
         if self.slope is not None:
-            pairs = product((0.0, 0.5, -1.0), (0.0, 1.0, -1.0))
-            must_answer_once(partial(self.slope, score, label) for score, label in pairs)
+            try_slope(self.slope)
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             for features, labels in batch.chunks:
                 rows: Any = CsrRows.of(features) if is_sparse(features) else features
@@ -96,6 +95,12 @@ def _pieces(rows: Any, labels: Any, size: int) -> Iterator[Chunk]:
         part: Any = rows[first : first + many] if isinstance(rows, RowsOnDemand) else rows
         for start in range(0, min(many, len(labels) - first), size):
             yield part[start : start + size], labels[first + start : first + start + size][: len(part) - start]
+
+
+def try_slope(slope: Slope) -> None:
+    """Raise the error of a user's slope if it fails on all synthetic scores and labels, before it sees a row."""
+    pairs = product((0.0, 0.5, -1.0), (0.0, 1.0, -1.0))
+    must_answer_once(partial(slope, score, label) for score, label in pairs)
 
 
 def _slope_or_nan(slope: Slope, score: float, label: float) -> float:

@@ -18,6 +18,7 @@ from dpsco.rows.one_pass import Again
 __all__ = ["RowPasses", "within"]
 
 _WITHIN = 1.0 - 1e-12
+_TINY = np.finfo(np.float64).tiny
 _KEPT = 1 << 30
 """Bytes of rows that are kept between passes, where they could be read again."""
 
@@ -118,5 +119,7 @@ def within(chunks: Any, feature_norm: float) -> Iterator[Chunk]:
         with np.errstate(all="ignore"):
             long = lengths > feature_norm * _WITHIN
             if np.any(long):
-                a[long] *= (feature_norm * _WITHIN / lengths[long])[:, None]
+                factor = feature_norm * _WITHIN / lengths[long]
+                factor[~(factor >= _TINY)] = 0.0  # a subnormal factor has too few digits: the row counts as zero
+                a[long] *= factor[:, None]
         yield a, labels

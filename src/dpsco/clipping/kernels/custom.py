@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from types import FunctionType
@@ -23,7 +24,10 @@ def kernels(slope: Callable[[float, float], float] | None) -> dict[str, Any]:
 
     def user_slopes(ask: Any, scores: Any, at: int, labels: Any, first: int, count: int, out: Any) -> None:
         for i in range(count):
-            out[i] = one(scores[at + i], labels[first + i])
+            try:
+                out[i] = one(scores[at + i], labels[first + i])
+            except Exception:  # an error that depends on a row is an output: NaN makes it a zero row
+                out[i] = math.nan
 
     own = {"slopes": njit(user_slopes, nogil=True, error_model="numpy")}
     own |= {"factors": _with(slopes.factors, own), "careful_factor": _with(slopes.careful_factor, own)}
