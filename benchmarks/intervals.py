@@ -21,9 +21,13 @@ noise; runs whose intervals were refused. Marks: 93 to 97 %, worst at least 90 %
 from __future__ import annotations
 
 import argparse
-import time
+import json
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import lru_cache
 from itertools import product
-from typing import Any
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,12 +42,12 @@ FEW, MANY, CHUNK = 1_000_000, 10_000_000, 100_000
 
 def rows_of(rng: np.random.Generator, n: int, p: int) -> Array:
     """Draw ``n`` rows."""
-    rows = rng.standard_normal((n, p))
-    for j in range(1, p):
-        rows[:, j] = 0.5 * rows[:, j - 1] + 0.75**0.5 * rows[:, j]
+    apart = np.arange(p)[:, None] - np.arange(p)
+    rows = rng.standard_normal((n, p)) @ np.linalg.cholesky(0.5 ** np.abs(apart)).T
     rows[:, 1::3] = rows[:, 1::3] > 0.5
     rows[:, 2::3] = np.clip(rows[:, 2::3], -1.5, 1.5)
-    return np.asarray(rows * np.minimum(1.0, 1.4 * p**0.5 / np.linalg.norm(rows, axis=1))[:, None])
+    rows *= np.minimum(1.0, 1.4 * p**0.5 / np.sqrt(np.einsum("ij,ij->i", rows, rows)))[:, None]
+    return rows
 
 
 def labels_of(rng: np.random.Generator, rows: Array, loss: str, *, true: bool) -> Array:
@@ -81,11 +85,9 @@ def minimiser(p: int, loss: str, *, true: bool, n: int) -> Array:
     for _ in range(26):
         rows_used = MANY if last and n > FEW // 10 else FEW
         hessian, gradient = np.zeros((p + 1, p + 1)), np.zeros(p + 1)
-        for seed in np.random.SeedSequence(99).spawn(rows_used // CHUNK):
-            rng = np.random.default_rng(seed)
-            rows = rows_of(rng, CHUNK, p)
-            labels = labels_of(rng, rows, loss, true=true)
-            rows = np.column_stack([rows, np.ones(CHUNK)])
+        for chunk in range(rows_used // CHUNK):
+            rows = _chunk(p, chunk) if chunk < FEW // CHUNK else _drawn(p, chunk)
+            labels = labels_of(np.random.default_rng([98, chunk]), rows[:, :p], loss, true=true)
             scores = rows @ x
             weights = np.ones(CHUNK)
             if loss == "logistic":
@@ -101,36 +103,68 @@ def minimiser(p: int, loss: str, *, true: bool, n: int) -> Array:
     return x
 
 
-def cell(n: int, p: int, epsilon: float, loss: str, *, true: bool, runs: int, survey: str, target: Array) -> str:
-    """Run one cell of the table and return its line."""
+def _drawn(p: int, chunk: int) -> Array:
+    """Rows of the population, with the column of the intercept."""
+    return np.column_stack([rows_of(np.random.default_rng([99, chunk]), CHUNK, p), np.ones(CHUNK)])
+
+
+_chunk = lru_cache(maxsize=FEW // CHUNK)(_drawn)
+
+
+class Cell(NamedTuple):
+    """One line of the table."""
+
+    loss: str
+    true: bool
+    n: int
+    p: int
+    epsilon: float
+
+
+@lru_cache
+def plan_of(n: int, p: int, epsilon: float, loss: str, survey: str) -> dpsco.Plan:
+    """Return the library's own plan of a cell."""
     problem = dpsco.Problem(LOSSES[loss], dpsco.L2Ball(1e3), dimension=p, feature_norm=1.4 * p**0.5, intercept=True)
-    plan = dpsco.plan(problem, n=n, budget=dpsco.Budget(epsilon, min(1e-5, n**-1.1)), survey=survey)
-    errors, halves, naive, reasons, began = [], [], [], [], time.perf_counter()
-    for seed in range(runs):
-        rng = np.random.default_rng(seed)
-        rows = rows_of(rng, n, p)
-        labels = labels_of(rng, rows, loss, true=true)
-        result = dpsco.train(plan, dpsco.stream(rows, labels), key=rng.bytes(32))
+    return dpsco.plan(problem, n=n, budget=dpsco.Budget(epsilon, min(1e-5, n**-1.1)), survey=survey)
+
+
+def runs_of(seed: int, n: int, p: int, cells: list[Cell], survey: str, hidden: float | None) -> list[dict[str, Any]]:
+    """Draw the rows of a seed, and run every cell on them: labels are new for each model, noise for each run."""
+    if hidden is not None:
+        doubts.MOST_HIDDEN = hidden
+    rows, found = rows_of(np.random.default_rng([seed, n, p]), n, p), []
+    for cell in cells:
+        model = list(LOSSES).index(cell.loss) * 2 + cell.true
+        labels = labels_of(np.random.default_rng([seed, n, p, model]), rows, cell.loss, true=cell.true)
+        key = np.random.default_rng([seed, n, p, model, int(1000 * cell.epsilon)]).bytes(32)
+        result = dpsco.train(plan_of(n, p, cell.epsilon, cell.loss, survey), dpsco.stream(rows, labels), key=key)
+        record: dict[str, Any] = {"cell": list(cell), "seed": seed}
         try:
             ends = result.confidence_intervals()
+            record["estimate"] = [*result.model.coef.tolist(), float(result.model.intercept)]
+            record["half"] = (0.5 * (ends[:, 1] - ends[:, 0])).tolist()
+            record["naive"] = (1.96 * result.standard_errors("sampling")).tolist()
         except dpsco.IntervalError as refused:
-            reasons.append(str(refused).split(":")[0][:48])
-            continue
-        errors.append(np.append(result.model.coef, result.model.intercept) - target)
-        halves.append(0.5 * (ends[:, 1] - ends[:, 0]))
-        naive.append(1.96 * result.standard_errors("sampling"))
-    name = f"{loss:<9} {'true ' if true else 'wrong'} n {n:>7,} p {p:>2} eps {epsilon:<4g}"
-    seconds = (time.perf_counter() - began) / runs
-    if len(errors) < max(2, runs // 2):
-        return f"{name} refused in {len(reasons)} of {runs} runs: {max(set(reasons), key=reasons.count)}"
-    found, half, without = np.abs(errors), np.array(halves), np.array(naive)
+            record["refused"] = str(refused).split(":")[0][:48]
+        found.append(record)
+    return found
+
+
+def line(cell: Cell, records: list[dict[str, Any]], target: Array) -> str:
+    """Return the line of a cell."""
+    given = [record for record in records if "half" in record]
+    reasons = [record["refused"] for record in records if "refused" in record]
+    name = f"{cell.loss:<9} {'true ' if cell.true else 'wrong'} n {cell.n:>7,} p {cell.p:>2} eps {cell.epsilon:<4g}"
+    if len(given) < max(2, len(records) // 2):
+        return f"{name} refused in {len(reasons)} of {len(records)} runs: {max(set(reasons), key=reasons.count)}"
+    found = np.abs(np.array([record["estimate"] for record in given]) - target)
+    half, without = (np.array([record[part] for record in given]) for part in ("half", "naive"))
     covered = np.mean(found < half, axis=0)
     width = float(np.median(np.median(half, axis=0) / (1.96 * np.sqrt(np.mean(found**2, axis=0)))))
     met = 0.93 <= np.mean(covered) <= 0.97 and np.min(covered) >= 0.9 and width <= 1.15
     return (
         f"{name} cover {np.mean(covered):.3f} worst {np.min(covered):.3f} width {width:.2f} "
-        f"naive {np.mean(found < without):.3f} refused {len(reasons):>2} of {runs} "
-        f"{'met' if met else 'MISSED'} ({seconds:.1f} s per run)"
+        f"naive {np.mean(found < without):.3f} refused {len(reasons):>2} of {len(records)} {'met' if met else 'MISSED'}"
     )
 
 
@@ -145,16 +179,43 @@ def main() -> None:
     parser.add_argument("--survey", default="intervals")
     parser.add_argument("--hidden", type=float, help="survey noise up to which intervals are given: what is refused?")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--record", type=Path, help="file of runs: those in it are not run again, new ones are added")
     given = parser.parse_args()
-    if given.hidden is not None:
-        doubts.MOST_HIDDEN = given.hidden
     if given.quick:
         given.runs, given.n, given.p, given.epsilon, given.loss, given.true = 4, [2e4], [5], [4.0], ["squared"], [1]
-    for loss, p, true, n in product(given.loss, given.p, given.true, given.n):
-        target = minimiser(p, loss, true=bool(true), n=int(n))
-        for epsilon in given.epsilon:
-            runs = {"runs": given.runs, "survey": given.survey, "target": target}
-            print(cell(int(n), p, epsilon, loss, true=bool(true), **runs), flush=True)
+    seeds = range(given.first_seed, given.first_seed + given.runs)
+    for n, p in product(map(int, given.n), given.p):
+        models = [(loss, bool(true)) for loss, true in product(given.loss, given.true)]
+        cells = [Cell(loss, true, n, p, epsilon) for (loss, true), epsilon in product(models, given.epsilon)]
+        records = runs(seeds, cells, given)
+        for model in models:
+            target = minimiser(p, model[0], true=model[1], n=n)
+            for cell in (cell for cell in cells if cell[:2] == model):
+                print(line(cell, [record for record in records if record["cell"] == list(cell)], target), flush=True)
+
+
+def runs(seeds: range, cells: list[Cell], given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run the cells, all of one n and p, with every seed that is not on record."""
+    lines = given.record.read_text().splitlines() if given.record and given.record.exists() else []
+    wanted = {(cell, seed) for cell in cells for seed in seeds}
+    records = [record for record in map(json.loads, lines) if (Cell(*record["cell"]), record["seed"]) in wanted]
+    done = {(Cell(*record["cell"]), record["seed"]) for record in records}
+    with ProcessPoolExecutor(given.jobs, get_context("spawn")) as pool:
+        tasks = []
+        for seed in seeds:
+            left = [cell for cell in cells if (cell, seed) not in done]
+            if left:
+                task = pool.submit(runs_of, seed, left[0].n, left[0].p, left, given.survey, given.hidden)
+                tasks.append(task)
+        for task in as_completed(tasks):
+            found = task.result()
+            records += found
+            if given.record:
+                with given.record.open("a") as file:
+                    file.writelines(json.dumps(record) + "\n" for record in found)
+    return records
 
 
 if __name__ == "__main__":

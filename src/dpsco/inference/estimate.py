@@ -24,11 +24,12 @@ import numpy as np
 
 from dpsco.algorithm_1 import response
 from dpsco.errors import IntervalError
-from dpsco.inference.curvature import Curvature, curvature, moment_of_rows
+from dpsco.inference.curvature import Curvature, curvature
 from dpsco.inference.doubts import Signs, notes, refuse, refuse_plan
 from dpsco.inference.evidence import Evidence
 from dpsco.inference.intervals import Inference
 from dpsco.inference.measured import Measured, measure
+from dpsco.inference.moment import cleaned_moment
 from dpsco.inference.prior import prior_of
 from dpsco.inference.scatter import Directions, Scatter, scatter
 from dpsco.methods import AcceleratedSRGD, Surveyed
@@ -85,7 +86,7 @@ def infer(evidence: Evidence | None) -> Inference:
 def _infer(evidence: Evidence) -> Inference:
     second, problem = evidence.second, evidence.plan.problem
     shape, survey, matrix = second.geometry, second.survey, second.map.matrix
-    moment = moment_of_rows(shape)
+    moment, column_doubt = cleaned_moment(survey)
     u = evidence.final.reshape(problem.loss.outputs, -1)
     form = curvature(problem.loss, moment, shape.mean, u @ matrix)
     run, basis = _directions(evidence, form, moment)
@@ -99,7 +100,8 @@ def _infer(evidence: Evidence) -> Inference:
     scores = (centre, math.sqrt(max(float(x @ moment @ x) - centre**2, 0.0)))
     prior = prior_of(problem.loss, survey, u @ matrix, slope, form.levels, scores, seen and seen[:3])
     found = scatter(run, evidence.noise, evidence.batch_size, prior)
-    sampling, privacy, shift, degrees = _parts(evidence, run, basis, found, 0.0 if seen is None else seen.doubt)
+    sampling, privacy, shift, doubt_of_kappa = _parts(evidence, run, basis, found)
+    doubt = doubt_of_kappa + _doubt_of_columns(sampling, privacy, column_doubt, None if seen is None else seen.doubt)
     # Rounds that scatter more than the survey explains: its curvatures are off. Counted as sampling.
     excess = max(0.0, found.misfit - math.sqrt(2 / found.numbers) - 1.0)
     sampling = sampling + excess * (sampling + privacy)
@@ -128,7 +130,7 @@ def _infer(evidence: Evidence) -> Inference:
         sampling=sampling,
         privacy=privacy,
         shift=shift,
-        degrees=degrees,
+        degrees=4.0 + 2.0 / np.maximum(doubt, 1e-6),
         loss=problem.loss,
         features=problem.dimension,
         intercept=problem.intercept,
@@ -180,10 +182,8 @@ def _scattered(
     return run, basis._replace(scattering=shape)
 
 
-def _parts(
-    evidence: Evidence, run: Directions, basis: _Basis, found: Scatter, doubt_of_shape: float
-) -> tuple[Array, Array, Array, float]:
-    """Compute sampling and privacy covariance, what optimisation left, and degrees of freedom."""
+def _parts(evidence: Evidence, run: Directions, basis: _Basis, found: Scatter) -> tuple[Array, Array, Array, float]:
+    """Compute sampling and privacy covariance, what optimisation left, and the relative variance of the variance."""
     plan, noise, batch = evidence.second.plan, evidence.noise, evidence.batch_size
     method, beta = plan.method, plan.schedule.settings["beta"]
     z_step = method.z_step if isinstance(method, AcceleratedSRGD) else "halved"
@@ -220,15 +220,31 @@ def _parts(
         means += weight * fixed + float(row @ found.kappas) * unit
         squares += row @ (fixed + found.kappas[:, None] * unit) ** 2
     doubt = float(np.median(squares / np.maximum(means, 1e-300) ** 2)) - 1.0
-    share = np.diag(sampling.reshape(outputs * p, -1)).reshape(outputs, p).sum(axis=0) / np.maximum(means, 1e-300)
-    doubt += doubt_of_shape * float(np.median(share)) ** 2
     total = outputs * p
     return (
         sampling.reshape(total, total),
         privacy.reshape(total, total),
         (basis.classes @ shift @ basis.back.T).ravel(),
-        float(np.clip(2.0 / max(doubt, 1e-9), 4.0, 1e6)),
+        max(doubt, 0.0),
     )
+
+
+def _doubt_of_columns(sampling: Array, privacy: Array, size: Array, scattering: Array | None) -> Array:
+    """Return the relative variance of each parameter's variance that its column's own errors cause.
+
+    The sampling part goes as the measured scatter over the column's size, the privacy part as one over its square.
+
+    Parameters
+    ----------
+    sampling, privacy : arrays
+        Covariances.
+    size, scattering : arrays of shape (p,)
+        Variance of the logarithm of each column's size, and of its measured scatter.
+    """
+    parts = np.diag(sampling), np.diag(privacy)
+    share = parts[0] / np.maximum(sum(parts), 1e-300)
+    doubt = (2 - share) ** 2 * np.resize(size, share.shape)
+    return np.asarray(doubt if scattering is None else doubt + share**2 * np.resize(scattering, share.shape))
 
 
 def _overshoot(evidence: Evidence, found: Scatter) -> float:

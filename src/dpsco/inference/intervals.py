@@ -33,8 +33,8 @@ class Inference:
         Covariance from drawing these rows and no others, and from the privacy noise.
     shift : array
         What optimisation left, as estimated: the model minus the minimiser.
-    degrees : float
-        Degrees of freedom of Student's distribution.
+    degrees : array
+        Degrees of freedom of Student's distribution, for each parameter. Predictions take their median.
     loss, features, intercept
         Of the problem.
     notes : tuple of str
@@ -49,7 +49,7 @@ class Inference:
     sampling: Array
     privacy: Array
     shift: Array
-    degrees: float
+    degrees: Array
     loss: Loss
     features: int
     intercept: bool
@@ -79,7 +79,7 @@ class Inference:
 
     def confidence_intervals(self, level: float = 0.95) -> Array:
         """Interval of each parameter: lower and upper end along the last axis."""
-        return self._around(self._shaped(self._centred), self.standard_errors(), level)
+        return self._around(self._shaped(self._centred), self.standard_errors(), level, self._shaped(self.degrees))
 
     def predict_interval(self, features: ArrayLike, level: float = 0.95) -> Array:
         """Interval of the prediction's mean for each row.
@@ -102,6 +102,7 @@ class Inference:
             raise DataError(f"Expected rows of {self.features} features, got shape {a.shape}.")
         a = np.column_stack([a, np.ones(len(a))]) if self.intercept else a
         outputs, width, total = self.loss.outputs, a.shape[1], self.covariance()
+        degrees = np.median(self.degrees)
         scores = a @ self._centred.reshape(outputs, width).T
         blocks = total.reshape(outputs, width, outputs, width)
         between = np.einsum("ri,kilj,rj->rkl", a, blocks, a, optimize=True)
@@ -110,8 +111,8 @@ class Inference:
             q /= np.sum(q, axis=1, keepdims=True)
             turn = q[:, :, None] * (np.eye(outputs) - q[:, None, :])  # derivative of the probabilities in the scores
             errors = np.sqrt(np.maximum(np.einsum("rkl,rlm,rkm->rk", turn, between, turn), 0.0))
-            return np.clip(self._around(q, errors, level), 0.0, 1.0)
-        ends = self._around(scores[:, 0], np.sqrt(np.maximum(between[:, 0, 0], 0.0)), level)
+            return np.clip(self._around(q, errors, level, degrees), 0.0, 1.0)
+        ends = self._around(scores[:, 0], np.sqrt(np.maximum(between[:, 0, 0], 0.0)), level, degrees)
         return np.asarray(0.5 * (1 + np.tanh(0.5 * ends))) if isinstance(self.loss, Logistic) else ends
 
     def summary(self, level: float = 0.95) -> str:
@@ -121,7 +122,7 @@ class Inference:
         shape = (self.loss.outputs, -1)
         centre, ends = self._centred.reshape(shape), self.confidence_intervals(level).reshape(*shape, 2)
         errors = {part: self.standard_errors(part).reshape(shape) for part in PARTS}
-        names = self._names()
+        names, degrees = self._names(), self.degrees.reshape(shape)
         wide = max(map(len, names), default=9)
         head = f"{'':<{wide}} {'coef':>11} {'std err':>10} {'sampling':>10} {'privacy':>10} {'optimis.':>10}"
         head += f" {'z':>8} {'P>|z|':>6} {f'[{50 - 50 * level:.3g} %':>11} {f'{50 + 50 * level:.3g} %]':>11}"
@@ -131,7 +132,7 @@ class Inference:
             for j, name in enumerate(names):
                 z = centre[k, j] / errors["total"][k, j] if errors["total"][k, j] > 0 else np.inf
                 numbers = " ".join(f"{errors[part][k, j]:>10.4g}" for part in PARTS)
-                chance = 2 * float(stdtr(self.degrees, -abs(z)))
+                chance = 2 * float(stdtr(degrees[k, j], -abs(z)))
                 low, high = ends[k, j]
                 tail = f"{z:>8.2f} {chance:>6.3f} {low:>11.4g} {high:>11.4g}"
                 lines.append(f"{name:<{wide}} {centre[k, j]:>11.4g} {numbers} {tail}")
@@ -158,12 +159,12 @@ class Inference:
         table = self.estimate.reshape(self.loss.outputs, -1)
         return np.asarray((table - np.mean(table, axis=0)).ravel())
 
-    def _around(self, centre: Array, errors: Array, level: float) -> Array:
+    def _around(self, centre: Array, errors: Array, level: float, degrees: ArrayLike) -> Array:
         from scipy.special import stdtrit
 
         if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
             raise InvalidArgument(f"Expected level={level!r} in (0, 1): it is a probability, 0.95 say.")
-        half = float(stdtrit(self.degrees, 0.5 + level / 2)) * errors
+        half = stdtrit(degrees, 0.5 + level / 2) * errors
         return np.stack([centre - half, centre + half], axis=-1)
 
     def _shaped(self, values: Array) -> Array:

@@ -10,7 +10,7 @@ away from it. The noise is that of the sums, times R^2 / (theta C). With A the H
 
     G = kappa D^1/2 A D^1/2,       kappa D_jj = G_jj / A_jj,
 
-where the ratios are drawn towards their mean kappa by as much as noise explains their spread. Coordinates of u belong
+where the ratios are drawn together by as much as noise explains their spread (positive.py). Coordinates of u belong
 to columns: the metric is a symmetric root, so a column whose noise differs stands out in its own coordinate. For
 softmax the squares are summed over the classes.
 
@@ -26,6 +26,7 @@ import numpy as np
 
 from dpsco.inference.curvature import Curvature
 from dpsco.inference.evidence import Evidence
+from dpsco.inference.positive import logs_of_positive
 from dpsco.inference.scatter import Directions
 from dpsco.query import Array
 
@@ -49,8 +50,8 @@ class Measured(NamedTuple):
     """Part of kappa that comes from rounds away from the minimiser, as expected."""
     ratios: Array
     """(p,): D."""
-    doubt: float
-    """Mean relative variance that is left in a ratio."""
+    doubt: Array
+    """(p,): variance that is left in the logarithm of a ratio."""
 
 
 def measure(evidence: Evidence, run: Directions, form: Curvature, turned: Array, spread: Array) -> Measured | None:
@@ -76,11 +77,9 @@ def measure(evidence: Evidence, run: Directions, form: Curvature, turned: Array,
     error = 1 / math.sqrt(float(np.sum(1 / variances)))
     if not kappa > 0 or not error < _DOUBTED * kappa:
         return None
-    between = max(float(np.mean((found - kappa) ** 2 - variances)), 0.0)
-    kept = between / (between + variances)
-    ratios = 1 + kept * (found / kappa - 1)
-    left = float(np.mean(kept * variances)) / kappa**2
+    logs, doubt = logs_of_positive(found, np.sqrt(variances))
+    ratios = np.exp(logs + 0.5 * doubt) / kappa
     extra = max(outputs - 1, 1) * float(np.mean(run.disagreement)) * float(np.trace(spread)) / float(np.sum(sizes))
     return Measured(
-        kappa, max(error / kappa, _LEAST_ERROR), min(extra, 0.5 * kappa), np.clip(ratios, _LEAST, _MOST), left
+        kappa, max(error / kappa, _LEAST_ERROR), min(extra, 0.5 * kappa), np.clip(ratios, _LEAST, _MOST), doubt
     )
