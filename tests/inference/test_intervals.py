@@ -176,12 +176,13 @@ def test_refusals_name_their_reason():
 @pytest.mark.parametrize(
     ("sign", "value", "reason"),
     [
-        ("hidden", 0.5, "survey='intervals'"),
+        ("hidden", 2.6, "survey='intervals'"),
         ("misfit", 3.0, "did not settle"),
         ("left", 2.0, "more rounds"),
         ("clip", 0.9, "of the clip"),
         ("scores", 0.7, "not quadratic"),
         ("overshoot", 0.3, "overshot"),
+        ("least", 0.01, "collinear"),
         ("misfit", np.nan, "did not settle"),
     ],
 )

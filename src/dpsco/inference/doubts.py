@@ -16,6 +16,8 @@ __all__ = ["Signs", "notes", "refuse", "refuse_plan"]
 MOST_PARAMETERS = 4096
 MOST_HIDDEN, MOST_LEFT, MOST_CLIPPED, MOST_SCORES, MOST_OVERSHOOT = 2.5, 1.0, 0.8, 0.5, 0.2
 """Beyond these, ``python -m benchmarks intervals`` finds coverage or width off."""
+LEAST_DETERMINED = 0.06
+"""Variance of a combination of columns of variance 1 that may be 0: below it their coefficients are not told apart."""
 _NOT_SMALL = 0.4
 """Noise of the survey over a typical direction from which a note says so."""
 _BINDS = 0.95
@@ -41,6 +43,8 @@ class Signs(NamedTuple):
     """Norm of the parameters."""
     overshoot: float = 0.0
     """Largest share of the start's distance that is left along a direction steeper than beta."""
+    least: float = 1.0
+    """Most that a combination of the columns, each of variance 1, may vary whose variance may be 0; 1 if none may."""
 
 
 def refuse_plan(evidence: Evidence | None) -> Evidence:
@@ -93,6 +97,12 @@ def _refuse(signs: Signs) -> None:
             f"The survey's noise is {signs.hidden:.2g} times a typical direction of the rows, and standard errors need "
             f"at most {MOST_HIDDEN:g}. survey='intervals' surveys the most rows. Beyond it: use more rows, a larger "
             "epsilon, or narrower ranges of the columns (a feature_norm closer to the rows' norm)."
+        )
+    if not signs.least >= LEAST_DETERMINED:
+        raise IntervalError(
+            "Columns are collinear: a combination of them hardly varies, so the data do not tell their coefficients "
+            "apart, and an interval of each would say nothing. All categories of a column beside an intercept are: "
+            "leave one of them out, or fit_intercept=False."
         )
     if not signs.misfit <= 1.5 + 4 * math.sqrt(2 / signs.numbers):
         raise IntervalError(

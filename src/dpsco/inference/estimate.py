@@ -86,7 +86,7 @@ def infer(evidence: Evidence | None) -> Inference:
 def _infer(evidence: Evidence) -> Inference:
     second, problem = evidence.second, evidence.plan.problem
     shape, survey, matrix = second.geometry, second.survey, second.map.matrix
-    moment, column_doubt = cleaned_moment(survey)
+    moment, least, column_doubt = cleaned_moment(survey)
     u = evidence.final.reshape(problem.loss.outputs, -1)
     form = curvature(problem.loss, moment, shape.mean, u @ matrix)
     run, basis = _directions(evidence, form, moment)
@@ -122,6 +122,7 @@ def _infer(evidence: Evidence) -> Inference:
         scores=score / loss_scale(problem).score ** 2,
         distance=float(np.linalg.norm(estimate)),
         overshoot=_overshoot(evidence, found),
+        least=least,
     )
     domain = problem.domain
     refuse(signs, domain.radius if isinstance(domain, L2Ball) else math.inf)

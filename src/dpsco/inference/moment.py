@@ -32,6 +32,7 @@ __all__ = ["Moment", "cleaned_moment"]
 
 _FLOOR = 0.2
 """Least size over the mean one behind the noise."""
+_EMPTY = 1e-9
 
 
 class Moment(NamedTuple):
@@ -39,6 +40,8 @@ class Moment(NamedTuple):
 
     rows: Array
     """(p, p)."""
+    least: float
+    """Most that a combination of the columns, each of variance 1, may vary whose variance may be 0; 1 if none may."""
     doubt: Array
     """(p,): variance of the logarithm of what the others leave of each column; for the constant the median."""
 
@@ -67,7 +70,15 @@ def cleaned_moment(survey: ReleasedSurvey) -> Moment:
         shares = (inside / np.exp(0.5 * np.add.outer(logs, logs))) ** 2 / np.exp(np.add.outer(logs, logs))
         doubt = doubt + 2 * s * s * (np.sum(shares, axis=0) - np.diag(shares))
     if c == 0:
-        return Moment(inside, doubt)
+        return Moment(inside, _least(inside, s), doubt)
     full = np.outer(mean, mean)
     full[:-1, :-1] += inside
-    return Moment(full, np.append(doubt, np.median(doubt)))
+    return Moment(full, _least(inside, s), np.append(doubt, np.median(doubt)))
+
+
+def _least(covariance: Array, s: float) -> float:
+    """Smallest eigenvalue of the correlations that may be 0, plus two deviations of its noise: z'Nz has s ||z||^2."""
+    lengths = np.sqrt(np.diag(covariance))
+    sizes, vectors = np.linalg.eigh(covariance / np.outer(lengths, lengths))
+    errors = 2 * s * np.sum((vectors.T / lengths) ** 2, axis=1) + _EMPTY
+    return float(np.min((sizes + errors)[sizes <= errors], initial=1.0))
