@@ -167,7 +167,7 @@ def people(n: int = 30_000, *, seed: int = 0) -> RawTable:
         "clicks": clicks,
         "latency": np.where(rng.random(n) < 0.01, 1e6 * latency, latency),
         "member": np.where(member, "yes", "no"),
-        "since": (np.datetime64("2010-01-01") + days).astype(str),
+        "since": (np.datetime64("2010-01-01") + days.astype("timedelta64[D]")).astype(str),
         "city": city,
         "plan": tariff,
     }

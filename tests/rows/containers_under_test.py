@@ -50,7 +50,7 @@ ODD_CELLS: dict[str, Any] = {
     "a dict": {},
     "a date": datetime.date(2020, 1, 1),
     "numpy.datetime64": np.datetime64("2020-01-01"),
-    "a time that is none": np.datetime64("NaT"),
+    "a time that is none": np.datetime64("NaT", "D"),
     "bytes": b"\xff",
     "Decimal NaN": decimal.Decimal("NaN"),
     "an object": Nothing(),

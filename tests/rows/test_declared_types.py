@@ -127,7 +127,7 @@ def test_exponents_of_three_digits_stay_numbers_where_numpy_wrote_text() -> None
 
 def test_arrays_of_times_are_refused_by_type() -> None:
     whole = (X * 5).astype(int).tolist()
-    times = np.array(replaced(whole, [np.timedelta64("NaT")] * 3))
+    times = np.array(replaced(whole, [np.timedelta64("NaT", "D")] * 3))
     plan = dpsco.plan(dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 3), n=60, budget=dpsco.Budget(1.0, 1e-6))
     assert times.dtype.kind == "m"
     for x, y in ((times, Y), (X, times[:, 0]), (np.zeros((60, 3), "M8[s]"), Y)):

@@ -152,9 +152,12 @@ def _days(column: Any) -> NDArray[Any] | None:
         return _days(column.to_arrow())
     else:
         array = np.asarray(column)
-        if isinstance(column, np.ma.MaskedArray) and array.dtype.kind == "M":  # what a mask hides is no cell
-            array = np.where(np.ma.getmaskarray(column), np.datetime64("NaT"), array)
-    return array.astype("datetime64[D]") if array.dtype.kind == "M" else None
+    if array.dtype.kind != "M":
+        return None
+    days = array.astype("datetime64[D]")
+    if isinstance(column, np.ma.MaskedArray):  # what a mask hides is no cell
+        days[np.ma.getmaskarray(column)] = np.datetime64("NaT", "D")
+    return days
 
 
 def _local_day(column: Any, place: int) -> Any:
@@ -162,7 +165,7 @@ def _local_day(column: Any, place: int) -> Any:
     try:
         return np.datetime64(column.iloc[place].tz_localize(None), "D")
     except Exception:  # the error quotes the cell
-        return np.datetime64("NaT")
+        return np.datetime64("NaT", "D")
 
 
 def _date_text(cell: Any) -> str:
