@@ -145,8 +145,8 @@ def _days(column: Any) -> NDArray[Any] | None:
             try:
                 column = column.dt.tz_localize(None)
             except ValueError:  # a local time that its type cannot hold
-                days = [_local_day(column, place) for place in range(len(column))]
-                return np.array(days, dtype="datetime64[D]")
+                local = [_local_day(column, place) for place in range(len(column))]
+                return np.array(local, dtype="datetime64[D]")
         array = np.asarray(column)
     elif hasattr(column, "to_arrow"):  # polars
         return _days(column.to_arrow())
