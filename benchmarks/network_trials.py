@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 
 import dpsco
-from benchmarks.networks import Rows, pictures, torch_model
+from benchmarks.network_rivals import Rows
+from benchmarks.networks import pictures
+from benchmarks.peers.network_task import torch_model
 from dpsco.methods import Method
 
 
