@@ -2,6 +2,7 @@
 
     python -m benchmarks ghost_torch
     python -m benchmarks ghost_torch mlp time       some of: mlp cnn, and of: time formed opacus memory
+    python -m benchmarks ghost_torch layers         every layer with a rule: CPU time of one thread, batch 2048
 
 Float32, batch 4096, two threads; an ordinary pass is forward and backward with parameter gradients, at each of the two
 points. "tight" has a clip that scales every row, "loose" one that scales few. vmap and Opacus form the gradient of
@@ -15,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import torch
 from torch import nn
 
 import dpsco.torch
+from benchmarks.ghost_layers import LAYERS
 from benchmarks.speed import REPEATS, interleaved, machine
 from benchmarks.speed_peers import HERE, TORCH, environment
 from dpsco.query import Batch, Query
@@ -59,15 +61,16 @@ def cross_entropy(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(outputs, labels, reduction="none")
 
 
-def ways(name: str) -> dict[str, Callable[[], Any]]:
+def ways(model: nn.Module, features: Any, labels: Any) -> dict[str, Callable[[], Any]]:
     """The same batch, done in each way."""
-    model, (features, labels) = network(name), rows()
-    ghost = dpsco.torch.oracle(model, cross_entropy)
-    formed = dpsco.torch.oracle(model, cross_entropy, ghost=False, memory=1 << 30)
+    shape = features.shape[1:]
+    ghost = dpsco.torch.oracle(model, cross_entropy, input_shape=shape)
+    formed = dpsco.torch.oracle(model, cross_entropy, input_shape=shape, ghost=False, memory=1 << 30)
     before = ghost.start
     after = before + np.random.default_rng(1).normal(size=before.size) * 1e-3
     other = ghost.load(after)
     x, y = torch.from_numpy(features), torch.from_numpy(labels)
+    flat = features.reshape(len(features), -1)
 
     def ordinary() -> None:
         for each in (model, other):
@@ -75,9 +78,9 @@ def ways(name: str) -> dict[str, Callable[[], Any]]:
             cross_entropy(each(x), y).sum().backward()
 
     def answer(oracle: Any, clip: float, part: int = 1) -> Callable[[], Any]:
-        query = Query(8, (after, before), (9.0, -8.0), clip, ROWS, grid=2.0**-30)
-        many = ROWS // part
-        return lambda: oracle.answer(query, Batch(8, [(features[:many], labels[:many])]))
+        query = Query(8, (after, before), (9.0, -8.0), clip, len(labels), grid=2.0**-30)
+        many = len(labels) // part
+        return lambda: oracle.answer(query, Batch(8, [(flat[:many], labels[:many])]))
 
     return {
         BASE: ordinary,
@@ -94,8 +97,8 @@ def peak_megabytes(name: str, way: str) -> float:
 
 
 def _peak(name: str, way: str) -> None:
-    work = ways(name)[way]
     features, labels = rows()
+    work = ways(network(name), features, labels)[way]
     tiny = dpsco.torch.oracle(nn.Linear(4, 2), cross_entropy)  # what loads on first use is not the batch's
     tiny.answer(Query(0, (tiny.start,), (1.0,), 1.0, 8), Batch(0, [(features[:8, :4], labels[:8] % 2)]))
     Path("/proc/self/clear_refs").write_text("5")
@@ -119,12 +122,30 @@ def opacus(name: str) -> float | None:
     return float(run.stdout.split()[-1]) if run.returncode == 0 else None
 
 
+def layers(chosen: Sequence[str]) -> None:
+    """Print the CPU time of one network per layer, on one thread, over two ordinary passes."""
+    torch.set_num_threads(1)
+    for name, layer in LAYERS.items():
+        if not set(chosen) & set(LAYERS) or name in chosen:
+            torch.manual_seed(0)
+            tasks = ways(layer.make(), *layer.rows())
+            del tasks["vmap"]
+            seconds = interleaved(tasks, 1 if "quick" in chosen else REPEATS, clock=time.process_time)
+            base = seconds.pop(BASE)
+            print(
+                f"  {name:<24}" + "".join(f"{way} {took / base:.2f}x   " for way, took in seconds.items()), flush=True
+            )
+
+
 def main(*chosen: str) -> None:
     parts = [part for part in PARTS if part in chosen] or list(PARTS)
     torch.set_num_threads(2)
     print(f"{machine()}, torch {torch.__version__}")
+    if "layers" in chosen:
+        layers(chosen)
+        return
     for name in [name for name in NETWORKS if name in chosen] or NETWORKS:
-        tasks = ways(name)
+        tasks = ways(network(name), *rows())
         slow = tasks.pop("vmap")
         print(f"\n{name}: {sum(p.numel() for p in network(name).parameters()):,} parameters, batch {ROWS}")
         if "time" in parts:

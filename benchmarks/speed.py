@@ -50,14 +50,16 @@ def machine() -> str:
     return f"{model}, {os.cpu_count()} cores, numpy {np.__version__}"
 
 
-def interleaved(tasks: dict[str, Callable[[], Any]], repeats: int = REPEATS) -> dict[str, float]:
+def interleaved(
+    tasks: dict[str, Callable[[], Any]], repeats: int = REPEATS, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
     """Median seconds of each task, run in turn so that a disturbance meets all of them."""
     times: dict[str, list[float]] = {name: [] for name in tasks}
     for _ in range(repeats + 1):
         for name, task in tasks.items():
-            start = time.perf_counter()
+            start = clock()
             task()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(clock() - start)
     return {name: statistics.median(values[1:]) for name, values in times.items()}  # the first run warms up
 
 

@@ -61,13 +61,35 @@ class Recurrent(nn.Module):
 
 
 class Multihead(nn.Module):
-    def __init__(self) -> None:
+    """Attention with causal masks; places or rows first, projections frozen, or keys of another input."""
+
+    def __init__(self, *, batch_first: bool = True, frozen: bool = False, other: bool = False) -> None:
         super().__init__()
-        self.mix, self.out = nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(20, 3)
+        self.mix, self.out = nn.MultiheadAttention(4, 2, batch_first=batch_first), nn.Linear(20, 3)
+        self.mix.in_proj_weight.requires_grad_(not frozen)
+        self.other = other
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         h = x.unflatten(1, (5, 4))
-        return self.out((h + self.mix(h, h, h, need_weights=False)[0]).flatten(1))
+        keys = torch.tanh(h) if self.other else h
+        if not self.mix.batch_first:
+            h = keys = h.transpose(0, 1)
+        mask = nn.Transformer.generate_square_subsequent_mask(5, dtype=x.dtype)
+        mixed = h + self.mix(h, keys, keys, need_weights=self.other, attn_mask=mask)[0]
+        return self.out((mixed if self.mix.batch_first else mixed.transpose(0, 1)).flatten(1))
+
+
+class Encoder(nn.Module):
+    """A small transformer encoder of tokens: two layers, the first with the norm before, and a table of places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(7, 4), nn.Parameter(0.1 * torch.randn(5, 4))
+        parts = (nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True, norm_first=k == 0) for k in range(2))
+        self.layers, self.out = nn.Sequential(*parts), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.layers(self.tokens(x) + self.places).mean(1))
 
 
 class Attention(nn.Module):
@@ -118,6 +140,11 @@ NETWORKS: dict[str, tuple[int, Callable[[], nn.Module]]] = {
     "transposed convolution": (72, lambda: two_d(nn.ConvTranspose2d(2, 3, 2), nn.Tanh(), channels=3)),
     "attention": (20, lambda: nn.Sequential(nn.Unflatten(1, (5, 4)), nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), nn.Flatten(), nn.Linear(20, 3))),
     "multihead attention": (20, Multihead),
+    "attention, evaluated": (20, lambda: nn.Sequential(nn.Unflatten(1, (5, 4)), nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), nn.Flatten(), nn.Linear(20, 3)).eval()),
+    "attention, places first": (20, lambda: Multihead(batch_first=False)),
+    "attention, frozen": (20, lambda: Multihead(frozen=True)),
+    "attention to another input": (20, lambda: Multihead(other=True)),
+    "encoder of tokens": (5, Encoder),
     "attention of linear layers": (20, Attention),
     "batch norm, evaluated": (20, lambda: nn.Sequential(nn.Linear(20, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3)).eval()),
     "twice": (20, Twice),
@@ -128,8 +155,8 @@ NETWORKS: dict[str, tuple[int, Callable[[], nn.Module]]] = {
 WITHOUT_RULE = {
     "embedding": {"gain"},
     "transposed convolution": {"1.weight", "1.bias"},
-    "attention": {f"1.self_attn.{n}" for n in ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")},
-    "multihead attention": {f"mix.{n}" for n in ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")},
+    "attention to another input": {"mix.in_proj_weight", "mix.in_proj_bias"},
+    "encoder of tokens": {"places"},
     "batch norm, evaluated": {"1.weight", "1.bias"},
     "twice": {"step.weight", "step.bias", "last.weight", "last.bias", "idle.weight", "idle.bias"},
     "tied": {"0.weight", "0.bias", "2.bias"},
@@ -144,7 +171,7 @@ def network(name: str, dtype: torch.dtype = torch.float64) -> tuple[nn.Module, n
     width, make = NETWORKS[name]
     model = make().to(dtype)
     rng = np.random.default_rng(4)
-    tokens = name == "embedding"
+    tokens = name in ("embedding", "encoder of tokens")
     rows = rng.integers(0, 7, (ROWS, width)) if tokens else rng.normal(size=(ROWS, width))
     with torch.no_grad():
         model(

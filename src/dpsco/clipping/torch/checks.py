@@ -40,16 +40,23 @@ def check_layers(module: Any) -> None:
             raise InvalidArgument(
                 f"{here} keeps running statistics of the rows without noise. Set track_running_stats=False."
             )
-        if isinstance(layer, (_DropoutNd, nn.RReLU)) and layer.training and getattr(layer, "p", 1.0) > 0:
+        if layer.training and _is_random(layer):
             raise InvalidArgument(
                 f"{here} is random: a row would pass through different networks at the two points, and their "
-                "difference would be noise. Set p=0 or call model.eval(): one pass with noise rarely overfits."
+                "difference would be noise. Set the probability of dropout to 0, or call model.eval(): one pass with "
+                "noise rarely overfits."
             )
         if getattr(layer, "max_norm", None) is not None and isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
             raise InvalidArgument(
                 f"{here} with max_norm rescales its table in place at the rows that are looked up: one row would "
                 "change the values that later rows read. Remove max_norm."
             )
+
+
+def _is_random(layer: Any) -> bool:
+    if isinstance(layer, (nn.MultiheadAttention, nn.RNNBase)):
+        return bool(layer.dropout > 0)
+    return isinstance(layer, nn.RReLU) or (isinstance(layer, _DropoutNd) and layer.p > 0)
 
 
 def synthetic_rows(shape: tuple[int, ...], inputs: Any, labels: Any, device: Any) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,6 +5,7 @@ signals g_j (the derivative of each row's loss with respect to the layer's outpu
 (terms.py) per parameter of the layer: the exact per-example difference in a form that does not cancel (pairs.py).
 
     linear          sum over positions of g a'; a product of vectors if there is one position
+    attention       the same for the joint projection of queries, keys and values (of one and the same input)
     convolution     the same on the unfolded input, one position per place of the kernel
     embedding       g added to the table at the index
     normalisation   weight: sum over positions of g times the normalised input; bias: sum of g
@@ -15,7 +16,8 @@ Cost: a matrix per row is formed only if it is at most twice as large as the dat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -38,6 +40,8 @@ def rule_of(layer: Any) -> tuple[Rule | None, str]:
         return None, f"no rule for {kind.__name__}"
     if kind is nn.Embedding and (layer.max_norm is not None or layer.scale_grad_by_freq):
         return None, "no rule for an Embedding with max_norm or scale_grad_by_freq"
+    if kind is nn.MultiheadAttention and layer.in_proj_weight is None:
+        return None, "no rule for keys or values of another width"
     if kind in (nn.InstanceNorm1d, nn.InstanceNorm2d) and layer.track_running_stats:
         return None, "no rule for running statistics"
     return _RULES[kind]
@@ -48,32 +52,34 @@ def linear(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor
     a = [t.reshape(len(t), -1, t.shape[-1]) for t in a]
     g = [t.reshape(len(t), -1, t.shape[-1]) for t in g]
     positions, out, wide = g[0].shape[1], g[0].shape[2], a[0].shape[2]
-    terms: dict[str, Term] = {}
     if 4 * positions * (wide + out) >= wide * out:
-        matrix = _formed([(u.mT, v) for u, v in differences(weights, g, a)])
-        terms["weight"] = Dense(matrix.flatten(1))
-        return terms | _bias(layer, difference(weights, g).sum(1))
+        matrix, shift = g[0].new_empty((len(g[0]), out, wide)), g[0].new_empty((len(g[0]), out))
+        for part, products in _in_slices(weights, g, a):
+            _form([(u.mT, v) for u, v in products], matrix[part])
+            shift[part] = products[0][0].sum(1)
+        return {"weight": Dense(matrix.flatten(1))} | _bias(layer, shift)
     u, v = pairs(weights, g, a)
-    terms["weight"] = Outer(u, v)
-    return terms | _bias(layer, u[0][:, 0] if positions == 1 else difference(weights, g).sum(1))
+    return {"weight": Outer(u, v)} | _bias(layer, u[0][:, 0] if positions == 1 else difference(weights, g).sum(1))
+
+
+def attention(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor]) -> dict[str, Term]:
+    """Return the terms of the joint projection of a MultiheadAttention."""
+    terms = linear(SimpleNamespace(bias=layer.in_proj_bias), weights, a, g)
+    return {f"in_proj_{name}": term for name, term in terms.items()}
 
 
 def convolution(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor]) -> dict[str, Term]:
     """Return the terms of a convolution."""
-    parts = [
-        _patches_times_signals(layer, weights, [t[k : k + SLICE_ROWS] for t in a], [t[k : k + SLICE_ROWS] for t in g])
-        for k in range(0, len(g[0]), SLICE_ROWS)  # unfolded inputs are large: a slice fits into the cache
-    ]
-    return {"weight": Dense(torch.cat(parts))} | _bias(layer, difference(weights, g).flatten(2).sum(2))
-
-
-def _patches_times_signals(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor]) -> Tensor:
-    products = []
-    for u, v in differences(weights, g, a):
-        patches = unfolded(layer, v)
-        patches = patches.reshape(len(v), layer.groups, -1, patches.shape[-1])
-        products.append((u.reshape(len(u), layer.groups, layer.out_channels // layer.groups, -1), patches.mT))
-    return _formed(products).flatten(1)
+    matrix = g[0].new_empty((len(g[0]), *layer.weight.shape)).flatten(2)
+    matrix, shift = matrix.unflatten(1, (layer.groups, -1)), g[0].new_empty((len(g[0]), layer.out_channels))
+    for part, products in _in_slices(weights, g, a):  # unfolded inputs are large: a slice fits into the cache
+        factors = []
+        for u, v in products:
+            patches = unfolded(layer, v).unflatten(1, (layer.groups, -1))
+            factors.append((u.reshape(*matrix[part].shape[:3], -1).flatten(0, 1), patches.flatten(0, 1).mT))
+        _form(factors, matrix[part].flatten(0, 1))
+        shift[part] = products[0][0].flatten(2).sum(2)
+    return {"weight": Dense(matrix.flatten(1))} | _bias(layer, shift)
 
 
 def unfolded(layer: Any, a: Tensor) -> Tensor:
@@ -99,31 +105,40 @@ def embedding(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Ten
     """Return the terms of an Embedding."""
     index = [t.reshape(len(t), -1) for t in a]
     signals = [t.reshape(len(t), index[0].shape[1], -1) for t in g]
-    u, places = [difference(weights, signals)], [index[0]]
-    for j in range(1, len(weights)):
-        if not same(a[j], a[0]):  # other indices: e keeps only the places where the index is the same
-            alike = (index[j] == index[0])[..., None]
-            back = weights[j] * signals[j].double()
-            u[0] = torch.where(alike, u[0], u[0] - back)
-            u.append(torch.where(alike, 0.0, back))
-            places.append(index[j])
-    at, vectors = torch.cat(places, 1), torch.cat(u, 1)
-    if layer.padding_idx is not None:
-        vectors = torch.where((at == layer.padding_idx)[..., None], 0.0, vectors)
-    return {"weight": Table(at, vectors)}
+    moved = [j for j in range(1, len(weights)) if not same(a[j], a[0])]
+    places = torch.cat([index[j] for j in (0, *moved)], 1) if moved else index[0]
+
+    def vectors(part: slice) -> Tensor:
+        first, others = weights[0] * signals[0][part], []
+        for j in range(1, len(weights)):
+            back = weights[j] * signals[j][part]
+            if j in moved:  # other indices: signals are added where the index is the same
+                alike = (index[j][part] == index[0][part])[..., None]
+                others.append(torch.where(alike, 0.0, back))
+                back = torch.where(alike, back, 0.0)
+            first += back
+        found = torch.cat([first, *others], 1) if moved else first
+        if layer.padding_idx is not None:
+            found.masked_fill_((places[part] == layer.padding_idx)[..., None], 0.0)
+        return found
+
+    return {"weight": Table.of(places, vectors, signals[0])}
 
 
 def normalisation(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor]) -> dict[str, Term]:
     """Return the terms of a normalisation layer."""
+    a = [_normal(layer, t) for t in a]
     if isinstance(layer, (nn.LayerNorm, nn.RMSNorm)):
-        inner = math.prod(layer.normalized_shape)
-        a, g = ([t.reshape(len(t), -1, inner) for t in values] for values in ([_normal(layer, t) for t in a], g))
-        over = 1
+        size, over = math.prod(layer.normalized_shape), 1
+        a, g = ([t.reshape(len(t), -1, size) for t in values] for values in (a, g))
     else:
-        a, g = ([t.flatten(2) for t in values] for values in ([_normal(layer, t) for t in a], g))
-        over = 2
-    weight = sum((u.double() * v).sum(over) for u, v in differences(weights, g, a))
-    return {"weight": Dense(weight)} | _bias(layer, difference(weights, g).sum(over))
+        size, over = a[0].shape[1], 2
+        a, g = ([t.flatten(2) for t in values] for values in (a, g))
+    scale, shift = (g[0].new_empty((len(g[0]), size)) for _ in range(2))
+    for part, products in _in_slices(weights, g, a):
+        scale[part] = sum((u * v).sum(over) for u, v in products)
+        shift[part] = products[0][0].sum(over)
+    return {"weight": Dense(scale)} | _bias(layer, shift)
 
 
 def _normal(layer: Any, a: Tensor) -> Tensor:
@@ -137,12 +152,20 @@ def _normal(layer: Any, a: Tensor) -> Tensor:
     return functional.instance_norm(a, eps=layer.eps)
 
 
-def _formed(products: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Sum left @ right in the model's type; the rounded result is the row's vector by definition."""
-    matrix = products[0][0] @ products[0][1]
+def _in_slices(
+    weights: Sequence[float], g: list[Tensor], a: list[Tensor]
+) -> Iterator[tuple[slice, list[tuple[Tensor, Tensor]]]]:
+    """Yield slices of rows that fit into the cache, and their products (``differences``), (e, a_0) first."""
+    for k in range(0, len(g[0]), SLICE_ROWS):
+        part = slice(k, k + SLICE_ROWS)
+        yield part, list(differences(weights, [t[part] for t in g], [t[part] for t in a]))
+
+
+def _form(products: list[tuple[Tensor, Tensor]], into: Tensor) -> None:
+    """Write the sum of left @ right in the model's type; the rounded result is the row's vector by definition."""
+    torch.bmm(*products[0], out=into)
     for left, right in products[1:]:
-        matrix += left @ right
-    return matrix
+        into.baddbmm_(left, right)
 
 
 def _bias(layer: Any, d: Tensor) -> dict[str, Term]:
@@ -151,6 +174,8 @@ def _bias(layer: Any, d: Tensor) -> dict[str, Term]:
 
 _RULES: dict[Any, tuple[Rule, str]] = {
     nn.Linear: (linear, "linear"),
+    nn.modules.linear.NonDynamicallyQuantizableLinear: (linear, "linear"),
+    nn.MultiheadAttention: (attention, "attention"),
     nn.Conv1d: (convolution, "convolution"),
     nn.Conv2d: (convolution, "convolution"),
     nn.Conv3d: (convolution, "convolution"),

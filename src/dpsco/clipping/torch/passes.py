@@ -1,18 +1,25 @@
 """Passes through a module at a point: the losses of rows, the input of each layer and the signal at its output.
 
 The module itself is never changed: each call gets its parameters, and copies of its buffers, as arguments.
+
+``nn.MultiheadAttention`` multiplies with its projections outside of any layer, places first and rows second. There the
+products themselves are watched (``_Projections``), and rows are put first.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import torch
+from torch import nn
 from torch.func import functional_call, grad, vmap
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 __all__ = ["Captured", "LossFunction", "capture", "fixed_settings", "losses_of", "per_example", "row_by_row"]
@@ -60,32 +67,75 @@ def capture(
     shapes: dict[str, Any] = {}
     tap = torch.zeros((), dtype=next(iter(parameters.values())).dtype, device=rows.device, requires_grad=True)
 
+    def note(name: str, entered: Tensor, output: Tensor, first: Callable[[Tensor], Tensor]) -> Tensor:
+        found.calls[name] = found.calls.get(name, 0) + 1
+        found.activations[name], shapes[name] = first(entered.detach()), first(output.detach()).shape
+        if output._base is not None:  # a later layer working in place on a view would remove the hook
+            output = output.clone()
+        if not output.requires_grad:  # the first layer of a path: make its output differentiable
+            output += tap.to(output.dtype)
+        # A hook on the tensor receives the derivative of this value, even if a later layer works in place.
+        output.register_hook(lambda signal: found.signals.__setitem__(name, first(signal)))
+        return output
+
     def watch(name: str) -> Callable[..., Any]:
-        def hook(_: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            found.calls[name] = found.calls.get(name, 0) + 1
-            found.activations[name], shapes[name] = inputs[0].detach(), output.shape
-            if output._base is not None:  # a later layer working in place on a view would remove the hook
-                output = output.clone()
-            if not output.requires_grad:  # the first layer of a path: make its output differentiable
-                output = output + tap.to(output.dtype)
-            # A hook on the tensor receives the derivative of this value, even if a later layer works in place.
-            output.register_hook(lambda signal: found.signals.__setitem__(name, signal))
-            return output
+        return lambda _, inputs, output: note(name, inputs[0], output, lambda t: t)
 
-        return hook
+    def rows_first(t: Tensor) -> Tensor:
+        return t.reshape(-1, len(rows), t.shape[-1]).transpose(0, 1)
 
-    handles = [module.get_submodule(name).register_forward_hook(watch(name)) for name in layers]
+    projections, handles = {}, []
+    for name in layers:
+        layer = module.get_submodule(name)
+        if (own := _PROJECTIONS.get(type(layer))) is None:
+            handles.append(layer.register_forward_hook(watch(name)))
+        else:
+            projections[id(parameters.get(f"{name}.{own}" if name else own, layer.get_parameter(own)))] = name
     try:
-        losses = losses_of(module, parameters, loss, rows, labels, vector=vector)
+        attends = any(isinstance(layer, nn.MultiheadAttention) for layer in module.modules())
+        with _Projections(projections, lambda *noted: note(*noted, rows_first)) if attends else nullcontext():
+            losses = losses_of(module, parameters, loss, rows, labels, vector=vector)
     finally:
         for handle in handles:
             handle.remove()
     if losses.requires_grad:
         torch.autograd.grad(losses, tap, grad_outputs=torch.ones_like(losses), allow_unused=True)
     found.losses = losses.detach()
-    for name, shape in shapes.items():  # a layer whose output does not reach the loss
-        found.signals.setdefault(name, torch.zeros(shape, dtype=losses.dtype, device=rows.device))
+    for name in shapes.keys() - found.signals.keys():  # a layer whose output does not reach the loss
+        found.signals[name] = torch.zeros(shapes[name], dtype=losses.dtype, device=rows.device)
     return found
+
+
+_PROJECTIONS = {nn.MultiheadAttention: "in_proj_weight", nn.modules.linear.NonDynamicallyQuantizableLinear: "weight"}
+"""Layers whose weights ``multi_head_attention_forward`` uses without calling the layer."""
+
+
+class _Projections(TorchFunctionMode):  # type: ignore[misc]
+    """Calls ``note`` with the name, the input and the output of each product with a weight whose id is known.
+
+    Torch calls ``multi_head_attention_forward`` through this mode, and what it calls past it. So it runs with another
+    ``linear``. Should torch write it differently, nothing is noted, and ``vmap`` serves the projections. Under a mode
+    torch also leaves out the fused layers of ``eval()``, which call none of their parts.
+    """
+
+    def __init__(self, names: dict[int, str], note: Callable[[str, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+
+        def linear(entered: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+            output = functional.linear(entered, weight, bias)
+            return note(names[id(weight)], entered, output) if id(weight) in names else output
+
+        around = {**vars(functional), "linear": linear, "has_torch_function": lambda _: False}
+        around["_in_projection_packed"] = _with_globals(functional._in_projection_packed, around)
+        self.attention = _with_globals(functional.multi_head_attention_forward, around)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        run = self.attention if func is functional.multi_head_attention_forward else func
+        return run(*args, **(kwargs or {}))
+
+
+def _with_globals(function: Any, names: dict[str, Any]) -> Any:
+    return FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
 
 
 def per_example(

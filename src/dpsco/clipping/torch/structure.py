@@ -104,8 +104,8 @@ def analyse(
     except Exception as error:  # errors on synthetic rows are public
         raise Failed(
             f"The model or the loss failed on synthetic rows of shape {shape} ({inputs}) with label 0 "
-            f"({labels}): {type(error).__name__}: {error} Rows are flat unless input_shape= says otherwise; see also "
-            "inputs= and labels=."
+            f"({labels}): {type(error).__name__}: {error} Rows are flat unless input_shape= says otherwise. Labels are "
+            "a vector: for outputs of shape (rows, 1) end the model with nn.Flatten(0). See also inputs= and labels=."
         ) from None
     size = 0
     for name in list(ghosts):
@@ -225,7 +225,7 @@ def _served(
     others, lines, item = [], [], 8
     for full in weights.shapes:
         layer, _, local = full.rpartition(".")
-        if layer in ghosts and local in ("weight", "bias"):
+        if layer in ghosts and local.removeprefix("in_proj_") in ("weight", "bias"):
             lines.append(f"{full}: ghost, {ghosts[layer].__name__}")
         else:
             why = "the model or the loss reads values of its rows" if alone else "vmap does not support the model"

@@ -2,20 +2,20 @@
 
     Outer      sum_k u_k v_k'            a matrix per row, never formed; k runs over points and positions
     Dense      d                         a vector per row
-    Table      sum_k u_k e_(index k)     the rows of a table that a row of data looks up
+    Table      d at an index             the rows of a table that a row of data looks up
 
 Guarantee: ``measure`` returns, for each row by itself, an upper bound on the squared norm of exactly that vector (the
 numbers u, v, d are taken as given; only the arithmetic on them rounds, in float64), and a majorant: the norm of the
 terms if none of them cancelled. The error of ``add_sum`` is at most gamma_m times the sum of the majorants, where m is
 the number of added terms, in any order. Float32 sums cover few rows at a time and are accumulated in float64:
 neighbours differ in one such group, and its error is counted (clipped_sum.py).
-Cost: per row, Outer and Table need K^2 (in + out) for the norm and K in out for the sum; Dense needs its own size.
+Cost: per row, Outer needs K^2 (in + out) for the norm and K in out for the sum; Dense and Table need their own size.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -178,31 +178,47 @@ class Dense:
 
 @dataclass
 class Table:
-    """Index of shape (rows, K), u of shape (rows, K, width), float64."""
+    """Index of shape (rows, K), d of shape (rows, K, width): d at the places of a table, each place once per row.
+
+    Where a row has fewer places, d is 0. A row is measured as the vector of its K times width numbers.
+    """
 
     index: Tensor
-    u: Tensor
+    d: Tensor
 
-    @property
-    def length(self) -> int:
-        """Number of looked-up rows."""
-        return int(self.u.shape[1])
+    length = 1
+
+    @classmethod
+    def of(cls, index: Tensor, vectors: Callable[[slice], Tensor], like: Tensor) -> Table:
+        """Add up what a row has at the same place; the rounded sums, in the type of ``like``, are the row's vector.
+
+        ``vectors`` returns those of a slice of rows, (rows, K, width).
+        """
+        count, places = index.shape
+        ranked, order = index.sort(dim=1, stable=True)
+        new = torch.ones_like(ranked)
+        new[:, 1:] = ranked[:, 1:] != ranked[:, :-1]
+        segment = new.cumsum(1) - 1
+        own = torch.empty_like(segment).scatter_(1, order, segment)
+        own += (torch.arange(count, device=index.device) % SLICE_ROWS * places)[:, None]
+        d = like.new_zeros((count, places, like.shape[-1]))
+        for first in range(0, count, SLICE_ROWS):  # a slice fits into the cache
+            part = slice(first, first + SLICE_ROWS)
+            d[part].flatten(0, 1).index_add_(0, own[part].flatten(), vectors(part).flatten(0, 1))
+        return cls(torch.zeros_like(index).scatter_(1, segment, ranked), d)
 
     def measure(self, single: bool) -> tuple[Tensor, Tensor]:
-        """Compute sum over k, l with the same index of <u_k, u_l>, plus its rounding bound."""
-        products = self.u @ self.u.mT
-        majorant = torch.sqrt(_diagonal(products)).sum(1)
-        same = self.index[:, :, None] == self.index[:, None, :]
-        width = self.u.shape[2] + self.length**2 + 32
-        return (products * same).sum((1, 2)) + width * UNIT_ROUNDOFF * majorant**2, majorant
+        """Compute ||d||^2 plus its rounding bound."""
+        return Dense(self.d.flatten(1)).measure(single)
 
     def drop(self, bad: Tensor) -> None:
         """Set the rows where ``bad`` to zero in place."""
-        self.u[bad] = 0.0
+        self.d[bad] = 0.0
 
     def add_sum(self, scale: Tensor, total: Tensor, apart: Tensor | None) -> None:
-        """Add scale times u to the rows of the table."""
-        total.index_add_(0, self.index.flatten(), self.u.mul_(scale[:, None, None]).flatten(0, 1))
+        """Add scale times d to the rows of the table, in float64."""
+        for index, d, factors in zip(*(t.split(SLICE_ROWS) for t in (self.index, self.d, scale)), strict=True):
+            total.index_add_(0, index.flatten(), (d * factors[:, None, None]).flatten(0, 1))
 
 
 def _diagonal(products: Tensor) -> Tensor:
