@@ -115,6 +115,20 @@ def embedding(deviation: float) -> Callable[[], Any]:
     return make
 
 
+def encoder(deviation: float) -> Callable[[], Any]:
+    """A transformer encoder of one layer: attention over 20 words, two heads, the mean, a linear layer."""
+
+    def make() -> Any:
+        from torch import nn
+
+        table = nn.Embedding(500, 16)
+        nn.init.normal_(table.weight, std=deviation)
+        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        return nn.Sequential(table, layer, nn.AvgPool2d((20, 1)), nn.Flatten(), nn.Linear(16, 4))
+
+    return make
+
+
 def problems(mnist: str | None) -> dict[str, Made]:
     """Return every problem: how its network is made, rows to train on, rows to test on."""
     seen = pictures(12_000)
@@ -128,6 +142,8 @@ def problems(mnist: str | None) -> dict[str, Made]:
         "few rows, pictures, convolutions": (convolutions(8, 8), *pictures(3_000)),
         "text, embedding": (embedding(1.0), *text(20_000)),
         "text, short embedding": (embedding(0.1), *text(20_000)),
+        "text, encoder": (encoder(1.0), *text(20_000)),
+        "text, encoder, short embedding": (encoder(0.1), *text(20_000)),
     }
     if mnist:
         from benchmarks.networks import pictures as read

@@ -40,8 +40,8 @@ def declared_shape(data: Any, input_shape: Any) -> Shape:
     shape = getattr(data, "shape", None)
     if shape is None or is_rows(data) or len(shape) < 2:
         raise InvalidArgument(
-            "Expected input_shape=..., the shape of one row, such as (1, 28, 28): only an array that holds all rows "
-            "states it, and rows that come in chunks are not looked at before they are spent."
+            "Expected input_shape=..., the shape of one row, such as (1, 28, 28): only arrays of all rows, passed as a "
+            "tuple (X, y), state it, and rows that come in chunks are not looked at before they are spent."
         )
     return tuple(int(size) for size in shape[1:])
 

@@ -125,3 +125,34 @@ def test_what_apply_closes_over_is_frozen() -> None:
 
     trained, result = dpsco.jax.fit(last_layer, start["dense"], cross_entropy, pictures(), **BUDGET)
     assert result.plan.problem.dimension == trained.size == 64 * CLASSES
+
+
+def test_a_flax_module_is_trained() -> None:
+    linen = pytest.importorskip("flax.linen")
+
+    class Network(linen.Module):
+        @linen.compact
+        def __call__(self, x: Any) -> Any:
+            x = linen.relu(linen.GroupNorm(2)(linen.Conv(4, (3, 3))(x)))
+            return linen.Dense(CLASSES)(linen.LayerNorm()(x.reshape(len(x), -1)))
+
+    module, (X, y) = Network(), pictures(2000)
+    start = module.init(jax.random.key(0), X[:1])
+    trained, _ = dpsco.jax.fit(module.apply, start, cross_entropy, (X, y), classes=CLASSES, **BUDGET, key=KEY)
+    fresh, wanted = pictures(1000, seed=1)
+    assert np.mean(np.argmax(module.apply(trained, fresh), axis=1) == wanted) > 0.8
+
+
+def test_an_equinox_module_is_trained() -> None:
+    equinox = pytest.importorskip("equinox")
+    module, (X, y) = equinox.nn.MLP(16, CLASSES, 16, 1, key=jax.random.key(0)), pictures(2000)
+    start, rest = equinox.partition(module, equinox.is_inexact_array)
+
+    def apply(params: Any, x: Any) -> Any:
+        return jax.vmap(equinox.combine(params, rest))(x.reshape(len(x), -1))
+
+    trained, _ = dpsco.jax.fit(apply, start, cross_entropy, (X, y), classes=CLASSES, **BUDGET, key=KEY)
+    fresh, wanted = pictures(1000, seed=1)
+    assert np.mean(np.argmax(apply(trained, jnp.asarray(fresh)), axis=1) == wanted) > 0.8
+    with pytest.raises(InvalidArgument, match="array of floats"):
+        dpsco.jax.fit(lambda m, x: jax.vmap(m)(x), module, cross_entropy, (X, y), **BUDGET)

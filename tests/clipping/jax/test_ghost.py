@@ -71,6 +71,19 @@ def grouped(p: Any, row: Any) -> Any:
     )
 
 
+def attention(p: Any, row: Any) -> Any:
+    """Six places: layer norm, two heads of attention, RMS norm with a residual, group norm; every product once."""
+    h = row[0].reshape(6, 4)
+    h = (h - h.mean(1, keepdims=True)) / jnp.sqrt(h.var(1, keepdims=True) + 1e-5) * p["scale"] + p["shift"]
+    q, k, v = (jnp.einsum("te,ehd->htd", h, p[name]) for name in "qkv")
+    weights = jax.nn.softmax(jnp.einsum("hsd,htd->hst", q, k) / jnp.sqrt(2.0))
+    h = h + jnp.einsum("hst,htd,hde->se", weights, v, p["o"])
+    h = h / jnp.sqrt(jnp.mean(h**2, 1, keepdims=True) + 1e-5) * p["rms"]
+    groups = h.reshape(6, 2, 2)
+    groups = (groups - groups.mean((0, 2), keepdims=True)) / jnp.sqrt(groups.var((0, 2), keepdims=True) + 1e-5)
+    return end(jnp.tanh(groups.reshape(6, 4) * p["group"]).reshape(-1) @ p["c"], row[1])
+
+
 NETWORKS: dict[str, tuple[Callable[..., Any], dict[str, np.ndarray], dict[str, str]]] = {
     "two layers": (
         two_layers,
@@ -91,6 +104,16 @@ NETWORKS: dict[str, tuple[Callable[..., Any], dict[str, np.ndarray], dict[str, s
         embeddings,
         {"words": normal(9, 5), "more": normal(7, 5), "a": normal(5, 3)},
         {"words": "embedding", "more": "embedding", "a": "dense"},
+    ),
+    "attention": (
+        attention,
+        {
+            **{name: normal(4) + 1 for name in ("scale", "shift", "rms", "group")},
+            **{name: normal(4, 2, 2) for name in "qkv"},
+            "o": normal(2, 2, 4),
+            "c": normal(24, 3),
+        },
+        {**dict.fromkeys("qkvc", "dense"), **dict.fromkeys(("scale", "shift", "rms", "group"), "no larger")},
     ),
     "shared": (
         shared,
