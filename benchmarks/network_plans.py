@@ -168,9 +168,9 @@ def accuracy(problem: Made, plan: dpsco.Plan, key: int) -> float:
 def line(name: str, problem: Made, epsilon: float, keys: int, times: float, noises: tuple[float, ...]) -> None:
     """Print the accuracies of one problem at one epsilon."""
     make, (_, labels), _ = problem
-    start = np.concatenate([part.detach().numpy().ravel() for part in make().parameters()])
+    start = [part.detach().numpy() for part in make().parameters()]
     facts: dict[str, Any] = {
-        "size": start.size,
+        "size": sum(part.size for part in start),
         "n": len(labels),
         "budget": dpsco.Budget(epsilon, 1e-5),
         "start": start,

@@ -33,6 +33,15 @@ def test_few_rows_and_long_initial_weights_lengthen_the_steps() -> None:
     assert plan_network(100, 20_000, budget, start=np.full(100, 0.1)) == plan_network(100, 20_000, budget)
 
 
+def test_the_noise_is_half_as_long_as_the_weights_tensor_by_tensor_in_the_mean() -> None:
+    """1 / r^2 = (300 / 1 + 100 / 0.3^2) / 400; what begins at 0 has no length."""
+    start = [np.ones((30, 10)), np.full(100, -0.3), np.zeros(50)]
+    found = model_noise(plan_network(450, 20_000, Budget(1.0, 1e-5), start=start))
+    assert found == pytest.approx(0.5 * math.sqrt(400 / (300 + 100 / 0.09)))
+    zeros = plan_network(450, 20_000, Budget(1.0, 1e-5), start=[np.zeros(450)])
+    assert zeros == plan_network(450, 20_000, Budget(1.0, 1e-5))
+
+
 def test_large_budgets_reach_the_longest_step() -> None:
     assert plan_network(100, 30_000, Budget(20.0, 1e-5)).method.step_size == pytest.approx(1.0)
     assert plan_network(100, 30_000, Budget(20.0, 1e-5), clip=4.0).method.step_size == pytest.approx(0.25)

@@ -13,14 +13,17 @@ data has to be paid for like any other run.
     step     what leaves noise of standard deviation 0.08 s on each weight of the model. The noise is a public number:
              step size times what mechanism, budget and batch size say. Longer steps blur the model, shorter ones
              learn too little. The step size is at most s / clip, which large budgets reach. The scale s is 1, or
-             sqrt(20,000 / n) if that is more (fewer rows: the model needs the longer steps), or the initial weights'
-             root mean square over 0.16 if that is more (torch's embeddings begin at 1).
+             sqrt(20,000 / n) if that is more (fewer rows: the model needs the longer steps), or r / 0.16 if that is
+             more (torch's embeddings begin at 1). Here 1 / r^2 is the mean over weights of 1 / R^2, R the root mean
+             square of the tensor of initial weights that a weight belongs to. So the noise is half as long as the
+             weights, tensor by tensor in the mean: behind a table of long embeddings, attention has short weights.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,7 +41,7 @@ MOMENTUM = 0.9
 NOISE = 0.08
 """Standard deviation of the noise on each weight of the model."""
 SHARE = 0.5
-"""The same as a share of the initial weights' root mean square, where that is more."""
+"""The same as a share of the initial weights' length r, where that is more."""
 FEW_ROWS = 20_000
 MOST_STEP = 1.0
 """Largest step size times clip."""
@@ -50,7 +53,7 @@ def plan_network(
     n: int,
     budget: Budget,
     *,
-    start: ArrayLike | None = None,
+    start: ArrayLike | Sequence[ArrayLike] | None = None,
     step_size: float | None = None,
     clip: float = 1.0,
     rounds: int | None = None,
@@ -67,8 +70,8 @@ def plan_network(
         Public number of rows.
     budget : Budget
         The guarantee.
-    start : array, optional
-        Initial parameters, which are public: longer ones lengthen the steps.
+    start : list of arrays, or one array, optional
+        Initial parameters, which are public: longer ones lengthen the steps. ``oracle.tensors`` lists them.
     step_size : float, optional
         Mean step size; by rule unless given.
     clip : float
@@ -105,10 +108,19 @@ def plan_network(
     return dataclasses.replace(plan, method=dataclasses.replace(method, step_size=step_size))
 
 
-def _scale(n: int, start: ArrayLike | None) -> float:
+def _scale(n: int, start: ArrayLike | Sequence[ArrayLike] | None) -> float:
     """Return s."""
-    weights = np.asarray(0.0 if start is None else start, dtype=np.float64)
-    return max(1.0, math.sqrt(FEW_ROWS / n), SHARE * float(np.sqrt(np.mean(weights**2))) / NOISE)
+    return max(1.0, math.sqrt(FEW_ROWS / n), SHARE * _length(start) / NOISE)
+
+
+def _length(start: ArrayLike | Sequence[ArrayLike] | None) -> float:
+    """Return r; tensors that begin at 0 have no length and do not count."""
+    tensors = start if isinstance(start, (list, tuple)) and all(np.ndim(part) > 0 for part in start) else [start]
+    squares = [np.square(np.asarray(0.0 if part is None else part, dtype=np.float64)) for part in tensors]
+    counted = [(square.size, float(np.mean(square))) for square in squares if np.any(square)]
+    if not counted:
+        return 0.0
+    return math.sqrt(sum(size for size, _ in counted) / sum(size / mean for size, mean in counted))
 
 
 def model_noise(plan: Plan) -> float:

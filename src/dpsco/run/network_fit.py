@@ -45,6 +45,10 @@ class NetworkOracle(Oracle, Protocol):
     def start(self) -> Array:
         """Initial parameters as a vector."""
 
+    @property
+    def tensors(self) -> list[Array]:
+        """Initial parameters, an array per tensor."""
+
 
 def rows_of(data: Any, shape: Shape, dtype: str) -> Stream:
     """Return the stream of ``data``: a ``Stream``, a pair of arrays (X, y), or an iterable of chunks (X, y).
@@ -88,7 +92,7 @@ def fit_network(
                 "Expected n=..., the public number of rows: the noise is made for it, and the length of a loader "
                 "decides nothing. Rows beyond n are not read; missing ones count as zero rows."
             )
-        plan = plan_network(oracle.size, n, Budget(epsilon, delta), start=oracle.start)
+        plan = plan_network(oracle.size, n, Budget(epsilon, delta), start=oracle.tensors)
     elif epsilon is not None or delta is not None or n is not None:
         raise InvalidArgument("plan= states epsilon, delta and n already: leave them out.")
     elif plan.problem.parameters != oracle.size:

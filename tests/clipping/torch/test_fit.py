@@ -81,7 +81,7 @@ def test_it_is_the_run_of_an_oracle_on_flat_rows() -> None:
     model, (X, y) = network(), pictures()
     flat = nn.Sequential(nn.Unflatten(1, SHAPE), *copy.deepcopy(model))
     oracle = dpsco.torch.oracle(flat, cross_entropy)
-    plan = dpsco.plan_network(oracle.size, N, Budget(8.0, 1e-5), start=oracle.start)
+    plan = dpsco.plan_network(oracle.size, N, Budget(8.0, 1e-5), start=oracle.tensors)
     rows = dpsco.stream(X.reshape(N, -1), y, shuffle=True)
     expected = dpsco.train(plan, rows, oracle=oracle, start=oracle.start, key=KEY)
     result = dpsco.torch.fit(model, cross_entropy, (X, y), **BUDGET, key=KEY)

@@ -52,6 +52,11 @@ class JaxOracle:
         """Initial parameters as one vector: the ``start`` of ``train``."""
         return self._start
 
+    @property
+    def tensors(self) -> list[Array]:
+        """Initial parameters, an array per leaf, for ``plan_network(..., start=oracle.tensors)``."""
+        return [np.asarray(leaf, dtype=np.float64) for leaf in jax.tree.leaves(self.weights(self.start))]
+
     def weights(self, model: Any) -> Any:
         """Return a trained model, or a flat vector, as a pytree with the structure, shapes and types of ``params``."""
         vector = np.asarray(getattr(model, "coef", model), dtype=np.float64)

@@ -131,6 +131,11 @@ class TorchOracle:
         """Initial parameters as a vector, for ``train(..., start=oracle.start)``. They must be public."""
         return self._weights.start
 
+    @property
+    def tensors(self) -> list[Array]:
+        """Initial parameters, an array per trainable tensor, for ``plan_network(..., start=oracle.tensors)``."""
+        return [part.numpy() for part in self._weights.views(torch.from_numpy(self.start)).values()]
+
     def load(self, weights: Any) -> Any:
         """Return a copy of the model with ``weights``: ``result.model`` or a flat vector."""
         return self._weights.load(weights)
