@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -93,7 +94,7 @@ def capture(
             projections[id(parameters.get(f"{name}.{own}" if name else own, layer.get_parameter(own)))] = name
     try:
         attends = any(isinstance(layer, nn.MultiheadAttention) for layer in module.modules())
-        with _Projections(projections, lambda *noted: note(*noted, rows_first)) if attends else nullcontext():
+        with _Projections(projections, partial(note, first=rows_first)) if attends else nullcontext():
             losses = losses_of(module, parameters, loss, rows, labels, vector=vector)
     finally:
         for handle in handles:
@@ -126,7 +127,7 @@ class _Projections(TorchFunctionMode):  # type: ignore[misc]
             return note(names[id(weight)], entered, output) if id(weight) in names else output
 
         around = {**vars(functional), "linear": linear, "has_torch_function": lambda _: False}
-        around["_in_projection_packed"] = _with_globals(functional._in_projection_packed, around)
+        around["_in_projection_packed"] = _with_globals(around["_in_projection_packed"], around)
         self.attention = _with_globals(functional.multi_head_attention_forward, around)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
