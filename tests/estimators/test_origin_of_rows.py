@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -32,30 +34,79 @@ def asked(X: Any, **more: Any) -> bool:
     return any(ASKED in each for each in model.privacy_.assumptions)
 
 
-def in_place(X: Any) -> Any:
-    X *= 0.5
-    return X
-
-
 @pytest.mark.parametrize("columns", [DENSE, SPARSE], ids=["dense", "sparse"])
 @pytest.mark.parametrize(
     ("step", "expected"),
     [
         (lambda X: X, False),
-        (in_place, True),
+        (lambda X: X * 0.5, True),
         (lambda X: MaxAbsScaler(copy=False).fit_transform(X), True),
         (lambda X: StandardScaler(copy=False, with_mean=False).fit_transform(X), True),
-        (lambda X: (StandardScaler(copy=False, with_mean=False).fit_transform(X), X)[1], True),
+        (lambda X: (StandardScaler(copy=False, with_mean=False).fit_transform(X), X)[1], False),
         (lambda X: X[::-1], True),
+        (lambda X: copy.deepcopy(X), True),
+        (lambda X: pickle.loads(pickle.dumps(X)), True),  # noqa: S301 - its own bytes
     ],
-    ids=["unchanged", "arithmetic", "largest", "scaled", "scaled behind the back", "reversed"],
+    ids=["unchanged", "arithmetic", "largest", "scaled", "a scaled copy aside", "reversed", "copied", "pickled"],
 )
-def test_rows_that_a_step_changed_in_place_do_not_speak_for_themselves(
+def test_rows_that_a_step_made_do_not_speak_for_themselves(
     columns: dpsco.PublicColumns, step: Callable[[Any], Any], expected: bool
 ) -> None:
     rows = step(columns.transform(FRAME))
     assert (declared_norm(rows) is None) == expected
     assert asked(rows) == expected
+
+
+def clipped(X: Any) -> Any:
+    return np.clip(X, 0.0, 0.95, out=X)
+
+
+def halved(X: Any) -> Any:
+    X *= 0.5
+    return X
+
+
+def no_number_above(X: Any) -> Any:
+    X[X > 0.95] = 0.95
+    return X
+
+
+IN_PLACE = {
+    "clip": (DENSE, clipped),
+    "arithmetic": (DENSE, halved),
+    "mask": (DENSE, no_number_above),
+    "no NaN": (DENSE, lambda X: np.nan_to_num(X, copy=False)),
+    "sorted": (DENSE, lambda X: X.sort(axis=0)),
+    "the owner of the memory": (DENSE, lambda X: clipped(X.base)),
+    "flags": (DENSE, lambda X: X.setflags(write=True)),
+    "CSR arithmetic": (SPARSE, halved),
+    "CSR values": (SPARSE, lambda X: clipped(X.data)),
+    "CSR flags": (SPARSE, lambda X: X.data.setflags(write=True)),
+    "CSR indices": (SPARSE, lambda X: np.minimum(X.indices, 100, out=X.indices)),
+    "CSR zeros": (SPARSE, lambda X: X.eliminate_zeros()),
+    "CSR cell": (SPARSE, lambda X: X.__setitem__((0, 0), 0.5)),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("changes", [False, True], ids=["no cell changes", "one cell changes"])
+def test_a_step_in_place_fails_whatever_the_cells_hold(name: str, changes: bool) -> None:
+    """If it ran, its effect on one row would decide whether all rows keep their norm."""
+    columns, step = IN_PLACE[name]
+    frame = pd.DataFrame({"age": np.full(50, 50.0), "city": "a"})
+    if changes:
+        frame.loc[7, "age"] = 97.0
+    with pytest.raises(ValueError, match=r"read-only|WRITEABLE"):
+        step(columns.transform(frame))
+
+
+def test_rows_whose_parts_were_replaced_carry_no_norm() -> None:
+    rows = SPARSE.transform(FRAME)
+    rows.data = np.asarray(rows.data)[:]
+    assert declared_norm(rows) is None  # read-only, the same cells, another array
+    dense = DENSE.transform(FRAME)
+    dense.shape = (dense.shape[0], dense.shape[1], 1)
+    assert declared_norm(dense) is None
 
 
 def test_a_column_named_feature_norm_says_nothing_and_later_chunks_are_unknown() -> None:

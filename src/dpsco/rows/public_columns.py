@@ -221,6 +221,9 @@ class PublicColumns:
     def transform(self, X: Any) -> Any:
         """Return the features of the rows of ``X``; the array carries ``feature_norm``, which estimators use.
 
+        The array is read-only. A step that works in place must copy it first; the copy carries no norm, whatever its
+        cells hold.
+
         Parameters
         ----------
         X : table, array, dict of columns, or list of rows
