@@ -32,11 +32,18 @@ class CsrRows:
 
     @classmethod
     def of(cls, matrix: Any) -> CsrRows:
-        """Return the rows of a SciPy matrix, shared and not copied if it is CSR."""
+        """Return the rows of a SciPy matrix, shared and not copied if it is CSR.
+
+        Guarantee: what is stored of a row depends on that row alone. CSR, CSC and COO store cells one by one. In other
+        formats a cell may be stored because of another row: a block (BSR) or a diagonal (DIA) that one row fills holds
+        zeros of the rows beside it, and stored zeros change the order in which a kernel adds a row's values. So zeros
+        are left out there, and the columns of a row come in order.
+        """
         if isinstance(matrix, cls):
             return matrix
-        if getattr(matrix, "format", "") == "coo":
-            return cls._of_coo(matrix)
+        form = getattr(matrix, "format", "")
+        if form not in ("csr", "csc"):
+            return cls._of_coo(matrix if form == "coo" else matrix.tocoo(), zeros=form == "coo")
         rows = matrix.tocsr()
         ends, stored = rows.indptr, min(len(rows.data), len(rows.indices))
         if ends[0] < 0 or ends[-1] > stored or np.any(ends[1:] < ends[:-1]):  # kernels follow them without a look
@@ -47,8 +54,10 @@ class CsrRows:
         return cls(rows.data, rows.indices, ends, rows.shape[1])
 
     @classmethod
-    def _of_coo(cls, matrix: Any) -> CsrRows:
+    def _of_coo(cls, matrix: Any, *, zeros: bool) -> CsrRows:
         """Return the rows of a matrix in COO: columns in order, values of one place added in the order of storage.
+
+        Stored zeros are left out unless ``zeros``; NaN stays.
 
         SciPy's own conversion sorts all rows as soon as one of them is not sorted, by a sort that is not stable. So one
         row would decide in which order another row's values of one place are added. The sorts here are stable.
@@ -56,6 +65,8 @@ class CsrRows:
         row, column = (np.asarray(part, dtype=np.int64) for part in (matrix.row, matrix.col))
         height, width = matrix.shape
         order = np.argsort(column, kind="stable")
+        if not zeros:
+            order = order[matrix.data[order] != 0]
         order = order[np.argsort(row[order], kind="stable")]
         row, column, data = row[order], column[order], matrix.data[order]
         first = np.ones(len(row), dtype=bool)

@@ -41,9 +41,11 @@ def unit_rows(rows: Any, feature_norm: float, *, in_place: bool = False) -> Any:
             own = CsrRows(rows.data[first:last], rows.indices[first:last], rows.indptr - first, rows.shape[1])
             return CsrRows(_unit_values(own, feature_norm), own.indices, own.indptr, rows.shape[1])
         if is_sparse(rows):
-            matrix = rows.tocsr(copy=True)
-            matrix.data = _unit_values(matrix, feature_norm)
-            return matrix
+            from scipy.sparse import csr_array, csr_matrix, spmatrix
+
+            own = CsrRows.of(rows)
+            parts = _unit_values(own, feature_norm), own.indices.copy(), own.indptr.copy()
+            return (csr_matrix if isinstance(rows, spmatrix) else csr_array)(parts, shape=own.shape)
         if rows.dtype == np.float16:  # squares of numbers beyond 255 leave its range
             rows = rows.astype(np.float32)
         if not rows.flags.c_contiguous:  # one order of adding, whatever the number of rows in the chunk
