@@ -10,6 +10,7 @@ import pytest
 
 import dpsco
 from dpsco import DataError, PrivateLinearRegression, PrivateLogisticRegression
+from dpsco.estimators.public_facts import class_codes
 from dpsco.rows.row_norm import unit_rows
 
 RNG = np.random.default_rng(0)
@@ -81,3 +82,21 @@ def test_classes_are_not_guessed_from_a_mixture() -> None:
 def test_half_precision_rows_keep_their_direction_beyond_255() -> None:
     rows = np.array([[300.0, 400.0], [60000.0, 0.0]], dtype=np.float16)
     np.testing.assert_allclose(unit_rows(rows, 1.0), [[0.6, 0.8], [1.0, 0.0]], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["٣", "３", "৩", "𝟛", "³", "③", "Ⅲ", "-٣", "−3", "0003", "+3", " 3", "3.0", "3e0", "1_0", "-0", "9" * 5_000],
+)
+def test_the_type_of_labels_does_not_decide_which_class_they_are(name: str) -> None:
+    """One missing label makes an array of integers one of float64; the other labels stay what they are."""
+    known, labels = np.array([name, "x"]), [3, 0, 10, -3, 3]
+    whole = class_codes(np.array(labels), known, unknown="zero")
+    for held in (
+        np.array([float("nan"), *labels]),
+        np.array([None, *labels], dtype=object),
+        [None, *labels],
+        ["", *map(str, labels)],
+        pd.Series([None, *labels], dtype="Int64"),
+    ):
+        np.testing.assert_array_equal(class_codes(held, known, unknown="zero")[1:], whole)

@@ -97,13 +97,25 @@ def _whole_numbers(labels: Any, classes: NDArray[Any]) -> NDArray[np.float64] | 
         return None
     codes = np.full(len(labels), np.nan)
     for code, label in enumerate(classes.tolist()):
-        text = label_text(label)
-        if not text.lstrip("-").isdecimal():
-            continue  # text, or a fraction: no whole number is that label
-        if abs(int(text)) >= _EXACT:
+        number = _whole(label_text(label))
+        if number is None:
+            continue
+        if abs(number) >= _EXACT:
             return None
-        codes[labels == int(text)] = code
+        codes[labels == number] = code
     return codes
+
+
+def _whole(text: str) -> int | None:
+    """Return the whole number whose text is ``text``, None if there is none.
+
+    ``int`` reads more than it writes: digits of every script, "1_0", " 7". No label that is a number has such a text.
+    """
+    try:
+        number = int(text)
+    except ValueError:  # text, a fraction, or thousands of digits
+        return None
+    return number if label_text(number) == text else None
 
 
 def _known(codes: NDArray[np.float64], unknown: str) -> NDArray[np.float64]:
