@@ -23,6 +23,9 @@ from dpsco.rows.lists import listed
 
 __all__ = ["table_of"]
 
+_CALENDAR = np.datetime64("0001-01-03"), np.datetime64("9999-12-29")
+"""Days whose local times lie in Python's calendar, whatever the zone."""
+
 
 def table_of(data: Any, reads: Mapping[str, str]) -> dict[str, Array | Coded]:
     """Return the columns that ``reads`` names, each read as "number", "text" or "date".
@@ -142,11 +145,7 @@ def _days(column: Any) -> NDArray[Any] | None:
         return arrow_days(column if hasattr(column, "to_pylist") else column.array.__arrow_array__())
     if hasattr(column, "iloc"):  # pandas
         if getattr(column.dtype, "tz", None) is not None:
-            try:
-                column = column.dt.tz_localize(None)
-            except ValueError:  # a local time that its type cannot hold
-                local = [_local_day(column, place) for place in range(len(column))]
-                return np.array(local, dtype="datetime64[D]")
+            return _local_days(np.asarray(column.dt.tz_convert(None)), column.dt.tz)
         array = np.asarray(column)
     elif hasattr(column, "to_arrow"):  # polars
         return _days(column.to_arrow())
@@ -160,12 +159,29 @@ def _days(column: Any) -> NDArray[Any] | None:
     return days
 
 
-def _local_day(column: Any, place: int) -> Any:
-    """Return the day of one cell on the clock of its zone, NaT if it has none."""
+def _local_days(times: NDArray[Any], zone: Any) -> NDArray[Any]:
+    """Return the days of times in UTC on the clock of ``zone``; each cell by itself, and none raises.
+
+    A clock is known in the years 1 to 9999, and a local time may not fit the type of the column. So times are cut to
+    seconds, which hold every local time, and those near the ends of the calendar and beyond keep their day in UTC.
+    """
+    seconds = times.astype("datetime64[s]")
+    days = seconds.astype("datetime64[D]")
+    known = (days >= _CALENDAR[0]) & (days <= _CALENDAR[1])  # NaT is not
+    days[known] = _on_clock(seconds[known], zone)
+    return days
+
+
+def _on_clock(seconds: NDArray[Any], zone: Any) -> NDArray[Any]:
+    from pandas import DatetimeIndex
+
     try:
-        return np.datetime64(column.iloc[place].tz_localize(None), "D")
-    except Exception:  # the error quotes the cell
-        return np.datetime64("NaT", "D")
+        local = DatetimeIndex(seconds).tz_localize("UTC").tz_convert(zone).tz_localize(None)
+        return np.asarray(local).astype("datetime64[D]")
+    except Exception:  # a zone that does not know the clock of a cell; the error may quote it
+        if len(seconds) <= 1:
+            return seconds.astype("datetime64[D]")
+        return np.concatenate([_on_clock(seconds[k : k + 1], zone) for k in range(len(seconds))])
 
 
 def _date_text(cell: Any) -> str:

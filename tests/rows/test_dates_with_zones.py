@@ -1,0 +1,93 @@
+"""Columns of times with a zone: no date stops the call, is printed, or changes how another row is read."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpsco
+
+ZONES = (
+    "UTC",
+    "Europe/Paris",
+    "Pacific/Kiritimati",
+    "America/New_York",
+    datetime.timezone(datetime.timedelta(hours=-23, minutes=-59)),
+)
+COLUMNS = dpsco.PublicColumns(dates={"when": ("0001-01-01", "9999-12-31")}, missing=True)
+ORDINARY = np.arange("1969-06-01T23", "2037-06-01T23", np.timedelta64(200, "D"), dtype="datetime64[s]")
+DATES = (
+    "-290000-01-01",
+    "0000-01-01",
+    "0001-01-01",
+    "0001-01-01T23:59",
+    "1677-09-21T00:13",
+    "1883-11-18T12",
+    "2262-04-11T23:46",
+    "9999-12-31T12",
+    "9999-12-31T23:59:59",
+    "10000-01-01",
+    "33658-09-27",
+    "290000-01-01",
+    "NaT",
+)
+
+
+class Refusing(datetime.tzinfo):
+    """A clock that is not known in leap years."""
+
+    def utcoffset(self, when: datetime.datetime | None) -> datetime.timedelta:
+        if when is not None and when.year % 4 == 0:
+            raise RuntimeError(f"nothing is known of {when}")
+        return datetime.timedelta(hours=2)
+
+    def dst(self, when: datetime.datetime | None) -> datetime.timedelta:
+        return datetime.timedelta(0)
+
+    def tzname(self, when: datetime.datetime | None) -> str:
+        return "none"
+
+    def fromutc(self, when: datetime.datetime) -> datetime.datetime:
+        return when + self.utcoffset(when)
+
+
+def features(times: np.ndarray, unit: str, zone: Any) -> np.ndarray:
+    held = pd.Series(times.astype(f"datetime64[{unit}]")).dt.tz_localize("UTC").dt.tz_convert(zone)
+    assert held.dt.tz is not None
+    return np.asarray(COLUMNS.transform(pd.DataFrame({"when": held})))
+
+
+def fitting(unit: str) -> list[str]:
+    """Dates that the unit can hold."""
+    whole = [np.datetime64(date, "s") for date in DATES]
+    reach = np.iinfo(np.int64).max // {"s": 1, "us": 10**6, "ns": 10**9}[unit]
+    return [d for d, s in zip(DATES, whole, strict=True) if np.isnat(s) or abs(s.astype(np.int64)) < reach]
+
+
+@pytest.mark.parametrize("zone", [*ZONES, Refusing()], ids=str)
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_no_date_stops_the_call_or_changes_another_row(unit: str, zone: Any) -> None:
+    alone = {date: features(np.array([date], "datetime64[s]"), unit, zone)[0] for date in fitting(unit)}
+    ordinary = features(ORDINARY, unit, zone)
+    together = features(np.concatenate([ORDINARY, np.array(list(alone), "datetime64[s]")]), unit, zone)
+    np.testing.assert_array_equal(together[: len(ORDINARY)], ordinary)
+    np.testing.assert_array_equal(together[len(ORDINARY) :], np.stack(list(alone.values())))
+    for date, row in alone.items():
+        assert row[1] == (date == "NaT" or not -719162 - 1 <= np.datetime64(date, "D").astype(int) <= 2932896)
+
+
+@pytest.mark.parametrize("zone", ZONES, ids=str)
+def test_ordinary_times_are_days_on_the_clock_of_their_zone(zone: Any) -> None:
+    held = pd.Series(ORDINARY).dt.tz_localize("UTC").dt.tz_convert(zone)
+    days = pd.DataFrame({"when": [str(time.date()) for time in held]})
+    np.testing.assert_array_equal(features(ORDINARY, "us", zone), np.asarray(COLUMNS.transform(days)))
+
+
+def test_a_category_of_times_with_a_zone() -> None:
+    held = pd.Series(np.array(["2001-01-01", "33658-09-27"], "datetime64[s]")).dt.tz_localize("UTC")
+    found = COLUMNS.transform(pd.DataFrame({"when": held.dt.tz_convert("Europe/Paris").astype("category")}))
+    assert found[:, 1].tolist() == [0.0, 1.0]
