@@ -6,6 +6,7 @@ A snippet must occur exactly once in its file, or the mutant itself fails: the l
 from __future__ import annotations
 
 from tests.mutation.counted_once_mutants import COUNTED_ONCE
+from tests.mutation.ingestion_mutants import INGESTION
 from tests.mutation.mutant import Mutant
 from tests.mutation.objective_mutants import OBJECTIVE
 from tests.mutation.one_row_mutants import ONE_ROW
@@ -338,6 +339,7 @@ MUTANTS = (
         ),
     ),
     *COUNTED_ONCE,
+    *INGESTION,
     *ONE_ROW,
 )
 

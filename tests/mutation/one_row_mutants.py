@@ -121,14 +121,6 @@ ONE_ROW = (
         ("tests/estimators/test_odd_labels.py::test_no_check_of_labels_quotes_a_cell_or_a_count",),
     ),
     Mutant(
-        "rows that were scaled in place count as declared",
-        (("rows/encoded_rows.py", "digest is not None and digest == _digest(rows)", "digest is not None"),),
-        (
-            "tests/estimators/test_origin_of_rows.py"
-            "::test_rows_that_a_step_changed_in_place_do_not_speak_for_themselves",
-        ),
-    ),
-    Mutant(
         "a blank line of a libsvm file is no row",
         (
             (

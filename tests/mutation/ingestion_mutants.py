@@ -1,0 +1,45 @@
+"""Seeded bugs of reading: a cell, a stored zero or a step before the estimator decides about other rows."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Mutant
+
+__all__ = ["INGESTION"]
+
+INGESTION = (
+    Mutant(
+        "a step in place decides whether rows keep their norm",
+        (
+            ("rows/encoded_rows.py", "own.flags.writeable = False", "own.flags.writeable = True"),
+            ("rows/encoded_rows.py", "any(part.flags.writeable for part in _parts(rows))", "False"),
+        ),
+        ("tests/estimators/test_origin_of_rows.py::test_a_step_in_place_fails_whatever_the_cells_hold",),
+    ),
+    Mutant(
+        "rows keep their norm when their parts are replaced",
+        (("rows/encoded_rows.py", "norm is not None and same and", "norm is not None and"),),
+        ("tests/estimators/test_origin_of_rows.py::test_rows_whose_parts_were_replaced_carry_no_norm",),
+    ),
+    Mutant(
+        "zeros that a block stores for the rows beside it",
+        (("rows/csr.py", 'zeros=form == "coo")', "zeros=True)"),),
+        ("tests/rows/test_sparse_formats.py::test_what_is_stored_of_a_row_depends_on_that_row_alone",),
+    ),
+    Mutant(
+        "a class named by a digit of another script is a number",
+        (("estimators/public_facts.py", "number if label_text(number) == text else None", "number"),),
+        ("tests/estimators/test_odd_labels.py::test_the_type_of_labels_does_not_decide_which_class_they_are",),
+    ),
+    Mutant(
+        "a far date in a zone stops the call",
+        (
+            (
+                "rows/named_columns.py",
+                "known = (days >= _CALENDAR[0]) & (days <= _CALENDAR[1])",
+                "known = ~np.isnat(days)",
+            ),
+            ("rows/named_columns.py", "except Exception:  # a zone that", "except ValueError:  # a zone that"),
+        ),
+        ("tests/rows/test_dates_with_zones.py::test_no_date_stops_the_call_or_changes_another_row",),
+    ),
+)
