@@ -37,12 +37,12 @@ ONE_ROW = (
     ),
     Mutant(
         "a blank line of a CSV file is no row",
-        (("rows/readers/csv.py", "ignore_empty_lines=False", "ignore_empty_lines=True"),),
+        (("rows/readers/csv_parse.py", "ignore_empty_lines=False", "ignore_empty_lines=True"),),
         (f"{DECLARED}::test_a_blank_line_is_a_row_and_moves_no_other",),
     ),
     Mutant(
         "a line of blanks is no row",
-        (("rows/readers/csv.py", "        self._places.append(row.number - 1 - self._first)\n", ""),),
+        (("rows/readers/csv_parse.py", "        self._places.append(row.number - 1 - self._first)\n", ""),),
         (f"{LINES}::test_a_line_of_blanks_far_behind_costs_its_own_row",),
     ),
     Mutant(
@@ -61,8 +61,8 @@ ONE_ROW = (
         (
             (
                 "rows/readers/csv.py",
-                "_WholeLineEnds(opened_bytes(path), OpenQuotes(self._delimiter))",
-                "opened_bytes(path)",
+                "_WholeLineEnds(raw, OpenQuotes(self._delimiter))",
+                "raw",
             ),
         ),
         (f"{LINES}::test_where_a_block_ends_decides_nothing",),
@@ -252,7 +252,7 @@ ONE_ROW = (
     ),
     Mutant(
         "one byte that is not UTF-8 stops a CSV run",
-        (("rows/readers/csv.py", "check_utf8=False", "check_utf8=True"),),
+        (("rows/readers/csv_parse.py", "check_utf8=False", "check_utf8=True"),),
         (f"{ODD}::test_one_byte_that_is_not_utf8_costs_its_own_cell",),
     ),
     Mutant(
