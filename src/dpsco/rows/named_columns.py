@@ -145,7 +145,7 @@ def _days(column: Any) -> NDArray[Any] | None:
         return arrow_days(column if hasattr(column, "to_pylist") else column.array.__arrow_array__())
     if hasattr(column, "iloc"):  # pandas
         if getattr(column.dtype, "tz", None) is not None:
-            return _local_days(np.asarray(column.dt.tz_convert(None)), column.dt.tz)
+            return _local_days(column)
         array = np.asarray(column)
     elif hasattr(column, "to_arrow"):  # polars
         return _days(column.to_arrow())
@@ -159,29 +159,27 @@ def _days(column: Any) -> NDArray[Any] | None:
     return days
 
 
-def _local_days(times: NDArray[Any], zone: Any) -> NDArray[Any]:
-    """Return the days of times in UTC on the clock of ``zone``; each cell by itself, and none raises.
+def _local_days(column: Any) -> NDArray[Any]:
+    """Return the days of a pandas column on the clock of its zone; each cell by itself, and none raises.
 
     A clock is known in the years 1 to 9999, and a local time may not fit the type of the column. So times are cut to
     seconds, which hold every local time, and those near the ends of the calendar and beyond keep their day in UTC.
     """
-    seconds = times.astype("datetime64[s]")
+    seconds = np.asarray(column.dt.tz_convert(None)).astype("datetime64[s]")
     days = seconds.astype("datetime64[D]")
     known = (days >= _CALENDAR[0]) & (days <= _CALENDAR[1])  # NaT is not
-    days[known] = _on_clock(seconds[known], zone)
+    days[known] = _on_clock(seconds[known], type(column), column.dt.tz)
     return days
 
 
-def _on_clock(seconds: NDArray[Any], zone: Any) -> NDArray[Any]:
-    from pandas import DatetimeIndex
-
+def _on_clock(seconds: NDArray[Any], series: Any, zone: Any) -> NDArray[Any]:
     try:
-        local = DatetimeIndex(seconds).tz_localize("UTC").tz_convert(zone).tz_localize(None)
+        local = series(seconds).dt.tz_localize("UTC").dt.tz_convert(zone).dt.tz_localize(None)
         return np.asarray(local).astype("datetime64[D]")
     except Exception:  # a zone that does not know the clock of a cell; the error may quote it
         if len(seconds) <= 1:
             return seconds.astype("datetime64[D]")
-        return np.concatenate([_on_clock(seconds[k : k + 1], zone) for k in range(len(seconds))])
+        return np.concatenate([_on_clock(seconds[k : k + 1], series, zone) for k in range(len(seconds))])
 
 
 def _date_text(cell: Any) -> str:
