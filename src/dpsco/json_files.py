@@ -1,4 +1,4 @@
-"""JSON files that are whole or absent: canonical text with a checksum, replaced atomically, one writer at a time."""
+"""Files that are whole or absent: replaced atomically; JSON as canonical text with a checksum."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import hashlib
 import json
 import math
 import os
+import re
+import secrets
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import CheckpointError, InvalidArgument
-from dpsco.fork_safety import forget_in_children
+from dpsco.held_files import Held, Place
 
 __all__ = [
     "canonical",
@@ -28,14 +29,16 @@ __all__ = [
     "decode_array",
     "encode_array",
     "jsonable",
-    "locked",
+    "read_bytes",
     "read_sealed",
+    "remove_leftovers",
+    "replacing",
     "write_atomic",
     "write_sealed",
 ]
 
-
-_PAUSE = 0.02  # seconds between two attempts to take a lock
+_LEFTOVER = re.compile(r"\.dpsco-[0-9a-f]{16}\.new")
+"""Names of files that are being written. The 64 random bits of a name are never those of somebody else's file."""
 
 
 def jsonable(value: Any) -> Any:
@@ -72,26 +75,48 @@ def canonical(payload: Any) -> bytes:
     return json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace the content of ``path`` by ``data``.
+def write_atomic(place: Place, data: bytes, *, mode: int = 0o644) -> None:
+    """Replace the content of ``place`` by ``data``.
 
     Guarantee: after a crash at any moment the file has the old or the new content, complete.
     """
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # never an existing file
-    try:
-        os.fchmod(descriptor, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    _sync_folder(path.parent)
+    with replacing(place, mode=mode) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(place: Place, *, mode: int | None = 0o644) -> Iterator[BinaryIO]:
+    """Yield a file whose content is that of ``place`` once the block has ended; an error leaves ``place`` as it was.
+
+    ``mode=None`` leaves it to the process's umask who may read the file.
+
+    Guarantee: after a crash at any moment the file has the old or the new content, complete. No other file is opened,
+    written or removed: the new content has a new file under a random name until it takes its place. Both names are in
+    one folder, opened once, whatever its path comes to mean.
+    """
+    with _folder_of(place) as folder:
+        temporary = f".dpsco-{secrets.token_hex(8)}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o666 if mode is None else mode, dir_fd=folder)
+        try:
+            if mode is not None:
+                os.fchmod(descriptor, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+        os.fsync(folder)
+
+
+def remove_leftovers(folder: Held) -> None:
+    """Remove files that a killed process was writing into ``folder``. The lock on it says that nobody writes them."""
+    for name in filter(_LEFTOVER.fullmatch, folder.names()):
+        (folder / name).remove()
 
 
 def check_writable(path: Path, what: str, *, room: int = 1 << 16) -> None:
@@ -121,17 +146,17 @@ def check_writable(path: Path, what: str, *, room: int = 1 << 16) -> None:
         )
 
 
-def write_sealed(path: Path, payload: Mapping[str, Any], *, mode: int = 0o644) -> None:
+def write_sealed(place: Place, payload: Mapping[str, Any], *, mode: int = 0o644) -> None:
     """Write ``payload`` as canonical JSON with its own checksum."""
-    write_atomic(path, canonical({**payload, "check": _check(payload)}), mode=mode)
+    write_atomic(place, canonical({**payload, "check": _check(payload)}), mode=mode)
 
 
-def read_sealed(path: Path, kind: str, fields: set[str]) -> dict[str, Any]:
+def read_sealed(place: Place, kind: str, fields: set[str]) -> dict[str, Any]:
     """Read a file written by ``write_sealed``.
 
     Parameters
     ----------
-    path : Path
+    place : Path or Entry
         The file.
     kind : str
         What the file is, for the message.
@@ -144,108 +169,53 @@ def read_sealed(path: Path, kind: str, fields: set[str]) -> dict[str, Any]:
         If the file cannot be read, a byte was changed, or a field is missing or unknown.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_bytes(place)
     except OSError as error:
-        raise CheckpointError(f"Cannot read the {kind} {path.name!r}: {error.strerror}. Check the path.") from None
+        raise CheckpointError(f"Cannot read the {kind} {place.name!r}: {error.strerror}. Check the path.") from None
     try:
         payload = json.loads(raw)
     except (ValueError, RecursionError):
         payload = None
     if not isinstance(payload, dict) or set(payload) != fields | {"check"}:
-        raise CheckpointError(_damaged(path, kind))
+        raise CheckpointError(_damaged(place.name, kind))
     check = payload.pop("check")
     try:
         intact = check == _check(payload) and raw == canonical({**payload, "check": check})
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         intact = False
     if not intact:
-        raise CheckpointError(_damaged(path, kind))
+        raise CheckpointError(_damaged(place.name, kind))
     return payload
-
-
-@contextlib.contextmanager
-def locked(path: Path, what: str, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``, a file or a folder that exists; wait up to ``wait`` seconds for it.
-
-    The lock is on what ``path`` names at that time: if ``write_atomic`` has replaced the file meanwhile, the new file
-    is locked instead. So the last thing to do under the lock of a file is to replace it. There is no file beside it
-    whose deletion would let a second process in. The system releases the lock if the process dies. A forked child does
-    not share it.
-
-    Raises
-    ------
-    CheckpointError
-        If another process still holds the lock after ``wait`` seconds.
-    FileNotFoundError
-        If there is nothing at ``path``.
-    """
-    lock = _Lock(path)
-    forget_in_children(lock)
-    try:
-        end = time.monotonic() + wait
-        while not lock.taken():
-            left = end - time.monotonic()
-            if left <= 0:
-                waited = f" after {wait:.0f} s" if wait else ""
-                raise CheckpointError(
-                    f"The {what} is in use by another process{waited}. Wait for it to end, or stop it."
-                )
-            time.sleep(min(_PAUSE, left))
-        yield
-    finally:
-        lock.close()
-
-
-class _Lock:
-    """A file descriptor that holds a lock; it is closed once."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._process = path, os.getpid()
-        self._descriptor: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def taken(self) -> bool:
-        import fcntl
-
-        try:
-            fcntl.flock(self._descriptor or 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        if os.path.samestat(os.fstat(self._descriptor or 0), self._path.stat()):
-            return True
-        self.forget()  # the file was replaced while this process waited
-        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        return False
-
-    def close(self) -> None:
-        """Release the lock, also for copies of the descriptor in children that have not run yet."""
-        import fcntl
-
-        # A fork that Python was not told of has the descriptor too, and would unlock what its parent holds.
-        if self._descriptor is not None and self._process == os.getpid():
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        self.forget()
-
-    def forget(self) -> None:
-        """Close the descriptor. The lock remains while another copy of it is open."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def _check(payload: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(payload)).hexdigest()
 
 
-def _damaged(path: Path, kind: str) -> str:
+def _damaged(name: str, kind: str) -> str:
     return (
-        f"The {kind} {path.name!r} is damaged, incomplete or of another version. Restore it from a copy of the same "
+        f"The {kind} {name!r} is damaged, incomplete or of another version. Restore it from a copy of the same "
         "moment, or start a new run."
     )
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def read_bytes(place: Place) -> bytes:
+    """Return the content of a file."""
+    if isinstance(place, Path):
+        return place.read_bytes()
+    with os.fdopen(os.open(place.name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=place.folder.descriptor), "rb") as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def _folder_of(place: Place) -> Iterator[int]:
+    """Yield a descriptor of the folder that ``place`` is in."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    if isinstance(place, Path):
+        descriptor = os.open(place.parent, flags)
+    else:
+        descriptor = os.open(".", flags, dir_fd=place.folder.descriptor)
     try:
-        os.fsync(descriptor)
+        yield descriptor
     finally:
         os.close(descriptor)

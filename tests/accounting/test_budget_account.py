@@ -221,7 +221,7 @@ def test_a_charge_waits_for_the_one_before_it(account: Account) -> None:
 
 
 def test_a_charge_that_waits_in_vain_says_so(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpsco.json_files import locked
+    from dpsco.held_files import locked
 
     monkeypatch.setattr("dpsco.accounting.account.PATIENCE", 0.1)
     with (
@@ -236,7 +236,7 @@ def test_no_file_beside_an_account_can_be_deleted_to_charge_at_the_same_time(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever but the account is deleted while a charge is under way, a second charge waits."""
-    from dpsco.json_files import locked
+    from dpsco.held_files import locked
 
     monkeypatch.setattr("dpsco.accounting.account.PATIENCE", 0.1)
     account.charge("before", Budget(0.5, 1e-6))
@@ -251,7 +251,8 @@ def test_no_file_beside_an_account_can_be_deleted_to_charge_at_the_same_time(
 
 def test_a_charge_that_waited_for_another_sees_what_it_wrote(account: Account) -> None:
     """The first charge replaces the file on whose lock the second waits."""
-    from dpsco.json_files import locked, write_sealed
+    from dpsco.held_files import locked
+    from dpsco.json_files import write_sealed
 
     def charge() -> None:
         account.charge("second", Budget(2.5, 1e-6))
@@ -273,7 +274,8 @@ def test_a_charge_waits_for_the_file_that_replaced_the_one_it_waited_for(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One charge has written and ended, another holds the new file: a third, which waited for the first, waits on."""
-    from dpsco.json_files import locked, write_sealed
+    from dpsco.held_files import locked
+    from dpsco.json_files import write_sealed
 
     monkeypatch.setattr("dpsco.accounting.account.PATIENCE", 1.0)
     first, second = locked(account.path, "account"), locked(account.path, "account")
@@ -392,3 +394,12 @@ def test_a_link_in_place_of_an_open_account_does_not_split_it(tmp_path: Path) ->
         account.charge("second", Budget(1.0, 1e-6))
     Account(path).charge("second", Budget(1.0, 1e-6))
     assert len(Account(moved).runs) == 2
+
+
+def test_a_charge_leaves_other_files_alone(tmp_path: Path) -> None:
+    """Also one whose name looks like that of a file being written: here another account."""
+    one, two = (Account.create(tmp_path / name, LIMIT) for name in ("people.json", "people.json.new"))
+    two.charge("week 1", Budget(1.0, 1e-6))
+    one.charge("week 1", Budget(1.0, 1e-6))
+    assert len(two.runs) == len(one.runs) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["people.json", "people.json.new"]

@@ -224,3 +224,27 @@ def test_a_damaged_model_is_refused(tmp_path, capsys) -> None:
     assert main(["report", str(tmp_path / "model.json")]) == 2
     assert main(["predict", str(tmp_path / "model.json"), "x.csv"]) == 2
     assert "damaged" in capsys.readouterr().err
+
+
+def test_predictions_go_through_no_link_and_into_no_other_file(folder, tmp_path) -> None:
+    out, predictions = tmp_path / "model.json", tmp_path / "p.csv"
+    assert main(["fit", str(folder / "people.parquet"), *CLASSES, *PROMISE, *COLUMNS, "--out", str(out)]) == 0
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "p.csv.new").symlink_to(victim)
+    predictions.symlink_to(victim)
+    assert main(["predict", str(out), str(folder / "test.parquet"), "--out", str(predictions)]) == 0
+    assert victim.read_text() == "mine"
+    assert not predictions.is_symlink()
+    assert predictions.read_text().startswith("prediction")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "p.csv", "p.csv.new", "victim"]
+
+
+def test_predictions_that_fail_leave_what_was_there(folder, tmp_path) -> None:
+    out, predictions, rows = tmp_path / "model.json", tmp_path / "p.csv", tmp_path / "rows.csv"
+    assert main(["fit", str(folder / "people.parquet"), *CLASSES, *PROMISE, *COLUMNS, "--out", str(out)]) == 0
+    predictions.write_text("earlier")
+    rows.write_text("other,columns\n1,2\n")
+    assert main(["predict", str(out), str(rows), "--out", str(predictions)]) == 2
+    assert predictions.read_text() == "earlier"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "p.csv", "rows.csv"]

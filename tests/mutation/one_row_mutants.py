@@ -302,9 +302,8 @@ ONE_ROW = (
         (
             (
                 "engines/flower/server.py",
-                "nobody = silent(count.release(clients.counted() or 0, None if store is None else store.folder)"
-                ", count)",
-                "nobody = not clients.counted()",
+                "return silent(count.release(counted, None if store is None else store.folder), count)",
+                "return not counted",
             ),
         ),
         (f"{PRESENCE}::test_the_decision_rests_on_the_released_count_alone",),

@@ -46,7 +46,7 @@ STATE = (
     ),
     Mutant(
         "a lock on a file that was replaced",
-        (("json_files.py", "if os.path.samestat(os.fstat(self._descriptor or 0), self._path.stat()):", "if True:"),),
+        (("held_files.py", "if os.path.samestat(os.fstat(self.descriptor), _stat(self._place)):", "if True:"),),
         (
             "tests/accounting/test_budget_account.py::test_a_charge_waits_for_the_file_that_replaced_the_one_it_waited_for",
         ),
@@ -90,8 +90,8 @@ STATE = (
         (
             (
                 "release/ledger.py",
-                'write_sealed(self._folder / "secret.json", secret, mode=0o600)',
-                'write_sealed(self._folder / "secret.json", secret)',
+                'write_sealed(self.folder / "secret.json", secret, mode=0o600)',
+                'write_sealed(self.folder / "secret.json", secret)',
             ),
         ),
         (
@@ -232,6 +232,50 @@ STATE = (
         "charges do not wait for each other",
         (("accounting/account.py", "wait=PATIENCE", "wait=0.0"),),
         ("tests/accounting/test_budget_account.py::test_a_charge_waits_for_the_one_before_it",),
+    ),
+    Mutant(
+        "the rounds behind a survey are where the path of its folder leads",
+        (
+            (
+                "run/stage.py",
+                'None if home is None else home / "rounds"',
+                'None if home is None else f"{home.name}/rounds"',
+            ),
+        ),
+        (
+            "tests/run/test_surveyed_checkpoints.py::"
+            "test_rounds_are_in_the_folder_of_their_survey_whatever_its_path_means[another working directory]",
+        ),
+    ),
+    Mutant(
+        "a new file under a name that may be somebody else's",
+        (
+            (
+                "json_files.py",
+                'temporary = f".dpsco-{secrets.token_hex(8)}.new"',
+                'temporary = f"{place.name}.new"\n        Path(place.parent, temporary).unlink(missing_ok=True)',
+            ),
+        ),
+        ("tests/accounting/test_budget_account.py::test_a_charge_leaves_other_files_alone",),
+    ),
+    Mutant(
+        "released values go through a link",
+        (("release/ledger.py", "os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK", "os.O_RDWR | os.O_NONBLOCK"),),
+        (
+            "tests/release/test_ledger_files.py::"
+            "test_released_values_go_into_no_file_that_the_run_did_not_create[symbolic link]",
+        ),
+    ),
+    Mutant(
+        "a federation that nobody answered is a success when it is resumed",
+        (
+            (
+                "engines/flower/cohorts.py",
+                'write_sealed(place, {"format": FORMAT, "nobody answered": found})',
+                "return found and bool(self._rounds())",
+            ),
+        ),
+        ("tests/engines/on_flower/test_presence.py::test_a_federation_that_nobody_answered_stays_one",),
     ),
     Mutant(
         "both stages with one key",

@@ -198,6 +198,43 @@ def test_a_file_planted_in_the_way_never_receives_the_key(tmp_path: Path) -> Non
     assert not (folder / "secret.json").is_symlink()
 
 
+@pytest.mark.parametrize("planted", ["symbolic link", "hard link", "pipe", "folder"])
+def test_released_values_go_into_no_file_that_the_run_did_not_create(planted: str, tmp_path: Path) -> None:
+    """A run that ended between a fingerprint and its value: one released.bin of any size passes the other checks."""
+    folder, victim = tmp_path / "run", tmp_path / "victim"
+    with open_folder(folder, {}, "digest", 1, 2, KEY, resume=False) as ledger:
+        ledger.record(0, bytes(32))
+    victim.write_text("mine")
+    released = folder / "released.bin"
+    released.unlink()
+    if planted == "symbolic link":
+        released.symlink_to(victim)
+    elif planted == "hard link":
+        released.hardlink_to(victim)
+    elif planted == "pipe":
+        os.mkfifo(released)
+    else:
+        released.mkdir()
+    with (
+        pytest.raises(CheckpointError, match=r"released\.bin"),
+        open_folder(folder, {}, "digest", 1, 2, KEY, resume=True),
+    ):
+        pass
+    assert victim.read_text() == "mine"
+
+
+def test_what_a_killed_process_was_writing_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    """A new secret.json that did not come to its place holds the key too."""
+    folder = stopped_run(tmp_path / "run")
+    (folder / ".dpsco-0123456789abcdef.new").write_text("a key")
+    kept = ("notes.new", ".dpsco-notes.new", "secret.json.new")
+    for name in kept:
+        (folder / name).write_text("mine")
+    resume(folder)
+    assert {path.name for path in folder.iterdir()} == {"run.json", "secret.json", "released.bin", *kept}
+    assert all((folder / name).read_text() == "mine" for name in kept)
+
+
 def test_no_file_is_read_with_pickle_or_eval() -> None:
     """By the source: no module that can run code from a file is imported, and numpy's loaders are not called."""
     package = Path(dpsco.__file__).parent

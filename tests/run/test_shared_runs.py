@@ -16,7 +16,7 @@ from tests.run.test_surveyed import data
 
 import dpsco
 import dpsco.run.run as run_module
-from dpsco.json_files import locked
+from dpsco.held_files import locked
 from dpsco.query import Batch
 from dpsco.run import Run, watching
 from dpsco.run.train import library_oracle
@@ -123,7 +123,7 @@ def test_a_fork_that_python_is_not_told_of_does_not_unlock_the_folder_of_its_par
     script = (
         "import sys, pathlib\n"
         "from dpsco import CheckpointError\n"
-        "from dpsco.json_files import locked\n"
+        "from dpsco.held_files import locked\n"
         "try:\n"
         "    with locked(pathlib.Path(sys.argv[1]), 'folder'): print('taken')\n"
         "except CheckpointError: print('held')\n"

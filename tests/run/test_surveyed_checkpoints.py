@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from tests.run.test_surveyed import KEY, PLAN, N, data
 
 import dpsco
 from dpsco.query import Batch
-from dpsco.run import Run
+from dpsco.run import Run, stage
 from dpsco.run.train import library_oracle
 
 
@@ -171,3 +173,51 @@ def test_a_round_that_could_not_plan_the_next_ones_is_finished_by_another_call(b
             run.finish_round()
     np.testing.assert_array_equal(run.model.coef, whole.model.coef)
     assert run.trace == whole.trace
+
+
+@pytest.mark.parametrize("happens", ["another working directory", "the folder is moved"])
+def test_rounds_are_in_the_folder_of_their_survey_whatever_its_path_means(
+    happens: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second folder of rounds behind one survey would add one noise to two sums."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    planned = stage.second_stage
+    home = tmp_path / "here" / "run" if happens == "another working directory" else tmp_path / "moved"
+
+    def meanwhile(*arguments: object) -> object:
+        if happens == "another working directory":
+            os.chdir(tmp_path / "there")
+        else:
+            (tmp_path / "here" / "run").rename(home)
+        return planned(*arguments)  # type: ignore[arg-type]
+
+    rows, labels = data()
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, "second_stage", meanwhile)
+        path = Path("run") if happens == "another working directory" else tmp_path / "here" / "run"
+        first = dpsco.train(PLAN, dpsco.stream(rows, labels), checkpoint=path)
+    assert {file.name for file in (home / "rounds").iterdir()} == {"run.json", "secret.json", "released.bin"}
+    assert list((tmp_path / "there").iterdir()) == []
+    assert [file for file in (tmp_path / "here").iterdir() if file != home] == []
+    for file in (home / "secret.json", home / "rounds" / "secret.json"):
+        assert json.loads(file.read_text())["key"] is None
+    changed = rows.copy()
+    changed[400] = 0.0  # a row behind the survey
+    again = dpsco.train(PLAN, dpsco.stream(changed, labels), checkpoint=home, resume=True)
+    np.testing.assert_array_equal(again.evidence.sums, first.evidence.sums)
+
+
+def test_a_run_whose_folder_is_deleted_releases_nothing_more(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    seen: list[int] = []
+
+    def delete(done: dpsco.Round) -> None:
+        seen.append(done.step)
+        shutil.rmtree(folder)
+
+    with pytest.raises(FileNotFoundError):
+        dpsco.train(PLAN, dpsco.stream(*data()), checkpoint=folder, on_round=delete)
+    assert seen == [0]
+    assert not folder.exists()

@@ -19,7 +19,8 @@ from typing import Any
 from dpsco.accounting import gaussian
 from dpsco.accounting.budget import FLOAT_SHARE, Budget
 from dpsco.errors import AccountError, InvalidArgument
-from dpsco.json_files import locked, read_sealed, write_sealed
+from dpsco.held_files import locked
+from dpsco.json_files import read_sealed, write_sealed
 
 __all__ = ["Account"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any, TextIO
 from dpsco.cli.checks import check_apart, check_outputs
 from dpsco.cli.data_options import add_reading_options, reading
 from dpsco.cli.output import print_json
+from dpsco.json_files import replacing
 
 __all__ = ["add_parser", "run"]
 
@@ -74,10 +76,9 @@ def _open_output(path: Path | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path, mode=None) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        try:
+            yield text
+        finally:
+            text.detach()  # what it holds goes to the file, which ``replacing`` closes

@@ -7,8 +7,9 @@ A folder holds
 
 Guarantee: the fingerprint of a round is written first, then its released value; each is synced to disk. After a crash
 in between (also kill -9), only the same rows and query can complete the round, and then give the same value. A live run
-belongs to one process: in a forked child its ledger refuses everything. Restoring the folder from an older copy is
-outside the guarantee.
+belongs to one process: in a forked child its ledger refuses everything. All files are those of one folder, held by its
+descriptor: a run whose folder is moved goes on in the moved folder, and one whose folder is deleted ends. Restoring the
+folder from an older copy is outside the guarantee, and so is a move to another file system, which copies it.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, Protocol
 
 import numpy as np
 
 from dpsco.errors import CheckpointError, LedgerError
 from dpsco.fork_safety import forget_in_children
-from dpsco.json_files import canonical, locked, read_sealed, write_atomic, write_sealed
+from dpsco.held_files import Held, Place, held_folder
+from dpsco.json_files import canonical, read_sealed, remove_leftovers, write_atomic, write_sealed
 from dpsco.query import Array
 from dpsco.release.noise import derive, normals
 
@@ -40,6 +42,11 @@ class Ledger(Protocol):
     """Append-only record of a run, with the run's noise key."""
 
     run_id: str
+
+    @property
+    def folder(self) -> Held | None:
+        """The folder of a run with checkpoints."""
+        ...
 
     @property
     def key(self) -> bytes:
@@ -139,6 +146,8 @@ class _Record:
 class MemoryLedger(_Record):
     """The ledger of a run without checkpoints."""
 
+    folder = None
+
     def __init__(self, key: bytes) -> None:
         super().__init__(secrets.token_hex(16), key, [])
         self._values: list[Array] = []
@@ -165,10 +174,10 @@ class MemoryLedger(_Record):
 class FileLedger(_Record):
     """The ledger of a run with checkpoints. Open it with ``open_folder``."""
 
-    def __init__(self, folder: Path, header: Mapping[str, Any], secret: Mapping[str, Any], file: BinaryIO) -> None:
+    def __init__(self, folder: Held, header: Mapping[str, Any], secret: Mapping[str, Any], file: BinaryIO) -> None:
         key = None if secret["key"] is None else bytes.fromhex(secret["key"])
         super().__init__(header["id"], key, [bytes.fromhex(f) for f in secret["fingerprints"]])
-        self._folder, self._file = folder, file
+        self.folder, self._file = folder, file
         self._digest: str = header["digest"]
         self._dimension: int = header["dimension"]
         self._rounds: int = header["rounds"]
@@ -259,19 +268,19 @@ class FileLedger(_Record):
             "probe": self._probe,
             "fingerprints": [f.hex() for f in self._fingerprints],
         }
-        write_sealed(self._folder / "secret.json", secret, mode=0o600)
+        write_sealed(self.folder / "secret.json", secret, mode=0o600)
 
 
 @contextmanager
 def open_folder(
-    folder: Path, run: Mapping[str, Any], digest: str, dimension: int, rounds: int, key: bytes, *, resume: bool
+    place: Place, run: Mapping[str, Any], digest: str, dimension: int, rounds: int, key: bytes, *, resume: bool
 ) -> Iterator[FileLedger]:
-    """Open the ledger of run ``digest`` in ``folder``: a new one, or the existing one if ``resume``.
+    """Open the ledger of run ``digest`` in the folder ``place``: a new one, or the existing one if ``resume``.
 
     Parameters
     ----------
-    folder : Path
-        Created if it does not exist.
+    place : Path or Entry
+        A folder; created if it does not exist.
     run : mapping
         Public description of the run.
     digest : str
@@ -288,10 +297,10 @@ def open_folder(
     CheckpointError
         If the folder is in use, damaged, holds another run, or holds one and ``resume`` is False.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, f"checkpoint {folder.name!r}"):
+    with held_folder(place, f"checkpoint {place.name!r}") as folder:
+        remove_leftovers(folder)
         header_path, secret_path, released_path = (folder / n for n in ("run.json", "secret.json", "released.bin"))
-        released = released_path.exists() and released_path.stat().st_size > 0
+        released = released_path.exists() and released_path.size() > 0
         begun = secret_path.exists() or released
         if begun and not resume:
             if released or read_sealed(secret_path, "checkpoint", _SECRET_FIELDS)["fingerprints"]:
@@ -314,9 +323,7 @@ def open_folder(
                 f"The folder {folder.name!r} belongs to another run: plan, method, start or data layout differ. "
                 "Resume with the arguments that began it, or name another folder."
             )
-        if not released_path.exists():
-            raise CheckpointError(f"The folder {folder.name!r} has no released.bin. Restore it from a copy.")
-        with released_path.open("r+b", buffering=0) as file:  # a fork then finds nothing to write twice
+        with _own_file(folder, "released.bin") as file:
             try:
                 ledger = FileLedger(folder, header, secret, file)
             except (TypeError, ValueError):
@@ -324,6 +331,31 @@ def open_folder(
                     f"The folder {folder.name!r} holds fields of the wrong type. Restore it from a copy."
                 ) from None
             yield ledger
+
+
+def _own_file(folder: Held, name: str) -> BinaryIO:
+    """Open a file for writing in place, unbuffered: a fork then finds nothing to write twice.
+
+    Raises
+    ------
+    CheckpointError
+        If there is none, or one that may be somebody else's: a link, or a file with other names.
+    """
+    try:
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=folder.descriptor)
+    except OSError as error:
+        raise CheckpointError(
+            f"Cannot open {name} of the folder {folder.name!r}: {error.strerror}. Restore it from a copy, as a file."
+        ) from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        os.close(descriptor)
+        raise CheckpointError(
+            f"{name} of the folder {folder.name!r} is no ordinary file with one name: a run would write into a file "
+            "that it did not create. Restore it from a copy."
+        )
+    return os.fdopen(descriptor, "r+b", buffering=0)
 
 
 def _write(file: BinaryIO, data: bytes) -> None:

@@ -16,7 +16,6 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -25,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpsco.accounting.account import Account
 from dpsco.clipping import Oracle, RowMap
 from dpsco.errors import AccountError, HorizonError, InvalidArgument
+from dpsco.held_files import Place
 from dpsco.methods import InGeometry, Surveyed
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
@@ -92,7 +92,7 @@ class Run:
         oracle: Oracle | None,
         start: ArrayLike | None = None,
         key: bytes | None = None,
-        checkpoint: str | Path | None = None,
+        checkpoint: str | Place | None = None,
         resume: bool = False,
         facts: Facts | None = None,
         diagnostics: Diagnostics | None = None,
@@ -107,14 +107,13 @@ class Run:
         self._seeded = key is not None
         self._watched = self._watch.observer is not None or self._watch.replay is not None
         self._diagnostics = diagnostics
-        self._checkpoint = None if checkpoint is None else Path(checkpoint)
         self._resources = ExitStack()
         about = {"plan": plan.to_dict(), "start": hashlib.sha256(x0.tobytes()).hexdigest()}
         self._survey: Stage | None = None
         self._second: SecondStage | None = None
         self._later: tuple[SecondStage, Stage] | None = None
         self._ledgers = Ledgers(self._resources, seeded=self._seeded, watched=self._watched, resume=resume)
-        ledger = self._ledgers.open(plan, about, self._checkpoint, new_key() if key is None else check_key(key))
+        ledger = self._ledgers.open(plan, about, checkpoint, new_key() if key is None else check_key(key))
         self.id: str = ledger.run_id
         self._stage = Stage(plan, x0, oracle, ledger, self._watch.replay)
         self._trace: list[Round] = []
@@ -125,9 +124,8 @@ class Run:
     def _enter_second_stage(self, released: Array) -> None:
         """Plan the rounds behind a survey, and begin them. Each step may be tried again after an error."""
         if self._later is None:
-            folder = None if self._checkpoint is None else self._checkpoint / "rounds"
             replay = None if self._watch.replay is None else self._watch.replay[1:]
-            self._later = rounds_behind(self._stage, released, self._ledgers, folder, replay, elsewhere=self._elsewhere)
+            self._later = rounds_behind(self._stage, released, self._ledgers, replay, elsewhere=self._elsewhere)
         self._survey, (self._second, self._stage) = self._stage, self._later
 
     # --- what is asked ----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 
 from dpsco.clipping import MappedOracle, Oracle, linear_oracle
 from dpsco.errors import CheckpointError
+from dpsco.held_files import Entry, Place
 from dpsco.inference import Evidence
 from dpsco.json_files import canonical, write_atomic
 from dpsco.planning.plan import Plan
@@ -101,9 +102,9 @@ class Ledgers:
         self._resources, self._resume = resources, resume
         # Whoever resumes a seeded or watched run must say so again, or its report would call it private.
         self._about = {"seeded": seeded, "watched": watched}
-        self._opened: dict[Path, Ledger] = {}
+        self._opened: dict[Place, Ledger] = {}
 
-    def open(self, plan: Plan, about: dict[str, Any], folder: Path | None, master: bytes) -> Ledger:
+    def open(self, plan: Plan, about: dict[str, Any], folder: str | Place | None, master: bytes) -> Ledger:
         """Return the ledger of a stage, with a key of its own: another plan, start or stage has unrelated noise."""
         schedule = plan.schedule
         about = {**about, **self._about, "noise": schedule.noise_digest()}
@@ -111,11 +112,12 @@ class Ledgers:
         key = derive(master, "run", digest)
         if folder is None:
             return MemoryLedger(key)
-        if folder not in self._opened:  # after an error behind it, a second call finds the ledger open
-            self._opened[folder] = self._resources.enter_context(
-                open_folder(folder, about, digest, schedule.sum_length, schedule.rounds, key, resume=self._resume)
+        place = folder if isinstance(folder, Entry) else Path(folder)
+        if place not in self._opened:  # after an error behind it, a second call finds the ledger open
+            self._opened[place] = self._resources.enter_context(
+                open_folder(place, about, digest, schedule.sum_length, schedule.rounds, key, resume=self._resume)
             )
-        return self._opened[folder]
+        return self._opened[place]
 
 
 def evidence_of(plan: Plan, second: SecondStage | None, stage: Stage) -> Evidence | None:
@@ -130,7 +132,6 @@ def rounds_behind(
     survey: Stage,
     released: Array,
     ledgers: Ledgers,
-    folder: Path | None,
     replay: Sequence[Array] | None,
     *,
     elsewhere: bool,
@@ -143,10 +144,16 @@ def rounds_behind(
         Released; its key is erased only if the whole run was complete on disk.
     released : array
         What it released.
-    ledgers, folder, replay
-        As for the survey's own stage; ``folder`` is that of the rounds.
+    ledgers, replay
+        As for the survey's own stage.
     elsewhere : bool
         Whether sums are computed elsewhere.
+
+    Guarantee
+    ---------
+    The key of the rounds follows from that of the survey, so two ledgers of rounds behind one survey would add one
+    noise to two sums. With a checkpoint the rounds are therefore in the folder that the survey's ledger holds, whatever
+    its path has come to mean, and a note beside the survey's key says so before their first release.
     """
     second = second_stage(survey.plan, released)
     about = {
@@ -156,10 +163,10 @@ def rounds_behind(
         "method": second.plan.method.to_dict(),
         "start": hashlib.sha256(second.start.tobytes()).hexdigest(),
     }
-    begun = None if folder is None else folder.parent / _BEGUN
-    if folder is not None and begun is not None and (survey.restored or begun.exists()):
+    home = survey.ledger.folder
+    if home is not None and (survey.restored or (home / _BEGUN).exists()):
         # The rounds have their key in their folder. A new ledger there would release its rows a second time.
-        lost = not all((folder / name).exists() for name in ("run.json", "secret.json"))
+        lost = not all((home / f"rounds/{name}").exists() for name in ("run.json", "secret.json"))
         if lost:
             raise CheckpointError(_LOST)
     master = new_key() if survey.restored else derive(survey.ledger.key, "rounds")
@@ -168,11 +175,11 @@ def rounds_behind(
         later = second.plan
         inner = linear_oracle(later.problem, later.n, squares=later.schedule.squares)
         oracle = MappedOracle(inner, second.map)
-    ledger = ledgers.open(second.plan, about, folder, master)
+    ledger = ledgers.open(second.plan, about, None if home is None else home / "rounds", master)
     if survey.restored and not ledger.complete:
         raise CheckpointError(_LOST)  # without its key the survey cannot be compared with these rows
-    if begun is not None:
-        write_atomic(begun, b"")
+    if home is not None:
+        write_atomic(home / _BEGUN, b"")
     rounds = Stage(second.plan, second.start, oracle, ledger, replay)
     rounds.told = []
     return second, rounds

@@ -105,3 +105,28 @@ def test_a_damaged_sum_is_refused(tmp_path: Path) -> None:
     kept.write_bytes(raw)
     with pytest.raises(CheckpointError, match="round 2"):
         serve(PLAN, Asked(), checkpoint=tmp_path, resume=True)
+
+
+def test_answers_and_count_are_in_the_folder_of_the_run_whatever_its_path_means(tmp_path: Path, monkeypatch) -> None:
+    """A second count, or clients that are asked twice, would cost more than the plan."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    def meanwhile(seen) -> None:
+        if seen.step == 1:
+            monkeypatch.chdir(tmp_path / "there")
+
+    serve(PLAN, Asked(), checkpoint="run", on_round=meanwhile)
+    assert list((tmp_path / "there").iterdir()) == []
+    assert sorted(path.name for path in (tmp_path / "here" / "run").iterdir()) == ["count", "federation.json", "run"]
+
+
+def test_files_that_are_not_of_the_federation_stay(tmp_path: Path) -> None:
+    """What a killed server was writing is removed; a file of somebody else is neither read nor removed."""
+    with pytest.raises(Stop):
+        serve(PLAN, Asked(), checkpoint=tmp_path, on_round=stop_after(3))
+    (tmp_path / "cohorts" / ".dpsco-0123456789abcdef.new").write_bytes(b"half a sum")
+    (tmp_path / "cohorts" / "notes.txt").write_text("mine")
+    serve(PLAN, Asked(), checkpoint=tmp_path, resume=True)
+    assert [path.name for path in (tmp_path / "cohorts").iterdir()] == ["notes.txt"]

@@ -167,6 +167,26 @@ def test_the_operator_sees_the_counts_of_every_round() -> None:
     assert lines == [(step, 3) for step in range(PLAN.rounds)]
 
 
+@pytest.mark.parametrize("unit", ["client", "example"])
+@pytest.mark.parametrize("key", [None, KEY])
+def test_a_federation_that_nobody_answered_stays_one(unit: str, key: bytes | None, tmp_path: Path) -> None:
+    """The answers are erased at the end: the second call could not find by them that there were none."""
+    for resume in (False, True, True):
+        with pytest.raises(ClusterError, match="Nobody answered"):
+            serve(PLAN, Nobody(), unit=unit, key=key, checkpoint=tmp_path, resume=resume)
+    assert not (tmp_path / "cohorts").exists()
+
+
+@pytest.mark.parametrize("unit", ["client", "example"])
+@pytest.mark.parametrize("key", [None, KEY])
+def test_an_answered_federation_is_given_back_although_nobody_answers_now(
+    unit: str, key: bytes | None, tmp_path: Path
+) -> None:
+    first = serve(PLAN, LocalNodes(spread(CLIENTS, 3)), unit=unit, key=key, checkpoint=tmp_path)
+    again = serve(PLAN, Nobody(), unit=unit, key=key, checkpoint=tmp_path, resume=True)
+    np.testing.assert_array_equal(again.model.coef, first.model.coef)
+
+
 # --- the app that needs no code ---------------------------------------------------------------
 
 

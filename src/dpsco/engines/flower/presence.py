@@ -28,13 +28,13 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from dpsco.accounting import gaussian
 from dpsco.accounting.budget import Budget
 from dpsco.errors import ClusterError
+from dpsco.held_files import Held
 from dpsco.planning.plan import Plan
 from dpsco.query import Clipped, Query
 from dpsco.release.calibration import Calibration, calibrate
@@ -75,7 +75,7 @@ class Count:
         """Whether the count of ``plan.n`` clients stands out from its noise."""
         return self.plan.n > 2.0 * _SURE * self.calibration.sigma
 
-    def release(self, counted: int, folder: Path | None) -> float:
+    def release(self, counted: int, folder: Held | None) -> float:
         """Return ``counted`` with noise, made once: a resumed federation finds the number that was released."""
         paid = self.calibration
         query = Query(0, (np.zeros(1),), (1.0,), paid.clip, self.plan.n, paid.grid, paid.rowwise)
@@ -88,7 +88,7 @@ class Count:
             return float(released.value[0])
 
     @contextmanager
-    def _ledger(self, folder: Path | None) -> Iterator[Ledger]:
+    def _ledger(self, folder: Held | None) -> Iterator[Ledger]:
         digest = self.plan.digest()
         key = derive(new_key(), "count", digest)
         if folder is None:

@@ -26,6 +26,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,7 +41,7 @@ from dpsco.clipping.survey import sum_length
 from dpsco.engines.flower import wire
 from dpsco.engines.flower.assignment import Assignment, Hashed, Roster
 from dpsco.engines.flower.client import called_by, clipped
-from dpsco.engines.flower.cohorts import CohortStore
+from dpsco.engines.flower.cohorts import CohortStore, open_cohorts
 from dpsco.engines.flower.linear_gradients import survey_numbers
 from dpsco.engines.flower.presence import SHARE, Count, refuse_silence, silent
 from dpsco.errors import InvalidArgument, one_of
@@ -105,10 +106,10 @@ class FederatedOracle:
         self._unit, self._store, self._attendance = UNITS[unit], store, attendance
         self._counted = 0
 
-    def counted(self) -> int | None:
+    def counted(self) -> int:
         """Clients counted in all rounds so far (answers of nodes, if examples are the unit). SECRET.
 
-        None if a run that was complete before was resumed.
+        With a checkpoint: in the rounds whose answers are kept there, which are none after the run.
         """
         return self._counted if self._store is None else self._store.counted()
 
@@ -290,34 +291,40 @@ def serve(
             "survey='intervals' asks for squares of contributions, which devices do not send. Plan with survey='full': "
             "intervals are then given where its survey is good enough."
         )
-    store = None if checkpoint is None else CohortStore(Path(checkpoint), plan, unit, rule.digest())
     count = Count(plan) if unit == "client" and key is None and plan.budget.private else None
-    clients = FederatedOracle(plan, transport, unit, rule, store, attendance)
-    run = Run(
-        plan if count is None else count.training,
-        oracle=None,
-        start=start,
-        key=key,
-        checkpoint=None if store is None else store.run,
-        resume=resume,
-        facts=_facts(plan, unit, count),
-    )
-    run.rows_read = None  # who came stays secret
+    kept = nullcontext() if checkpoint is None else open_cohorts(Path(checkpoint), plan, unit, rule.digest())
+    with kept as store:
+        clients = FederatedOracle(plan, transport, unit, rule, store, attendance)
+        run = Run(
+            plan if count is None else count.training,
+            oracle=None,
+            start=start,
+            key=key,
+            checkpoint=None if store is None else store.run,
+            resume=resume,
+            facts=_facts(plan, unit, count),
+        )
+        run.rows_read = None  # who came stays secret
 
-    def feed(part: Portion) -> None:
-        if run.needs_rows:
-            run.absorb_sum(clients.answer(run.query, part, run.row_map))
+        def feed(part: Portion) -> None:
+            if run.needs_rows:
+                run.absorb_sum(clients.answer(run.query, part, run.row_map))
 
-    with run:
-        result = drive(run, run.coming(), feed, account=account, on_round=on_round)
-    if count is not None:
-        nobody = silent(count.release(clients.counted() or 0, None if store is None else store.folder), count)
-    else:
-        nobody = clients.counted() == 0
-    if store is not None:
-        store.erase()
+        with run:
+            result = drive(run, run.coming(), feed, account=account, on_round=on_round)
+        nobody = _silent(clients, count, store)
+        if store is not None:
+            store.erase()
     refuse_silence(silent=nobody)
     return dataclasses.replace(result, plan=plan)
+
+
+def _silent(clients: FederatedOracle, count: Count | None, store: CohortStore | None) -> bool:
+    """Whether nobody answered; decided once and, with a checkpoint, on disk before the answers are erased."""
+    counted = clients.counted()
+    if count is not None:
+        return silent(count.release(counted, None if store is None else store.folder), count)
+    return counted == 0 if store is None else store.silent(found=counted == 0)
 
 
 def _check_roster(roster: Roster, plan: Plan) -> None:

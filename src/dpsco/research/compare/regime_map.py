@@ -29,7 +29,7 @@ import numpy as np
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import DpscoError
-from dpsco.json_files import locked
+from dpsco.held_files import locked
 from dpsco.methods import ObjectivePerturbation, Surveyed
 from dpsco.planning.plan import Plan
 from dpsco.problem import L2Ball, Logistic, Problem

@@ -23,7 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from dpsco.json_files import canonical, locked
+from dpsco.held_files import locked
+from dpsco.json_files import canonical
 from dpsco.research.compare.single_run import RunOutcome, SingleRun
 
 __all__ = ["RunCache", "open_cache"]
