@@ -18,6 +18,7 @@ from dpsco.audit.attack_rows import ordinary_rows
 from dpsco.audit.audit_report import AuditReport
 from dpsco.audit.canaries import Guesses, judged_guesses
 from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
+from dpsco.audit.clock import Clock
 from dpsco.audit.contract import contract_checks
 from dpsco.audit.input_forms import Classes, in_form
 from dpsco.audit.recording import observe
@@ -209,6 +210,35 @@ def test_canaries_without_power_state_no_bound() -> None:
     strong = judged_guesses(plan(), Guesses(620, 1_000, 10, 0.9), 1e-6)
     assert "epsilon >=" in strong.measured
     assert "with probability" in strong.confidence
+
+
+def test_an_audit_that_saw_too_little_noise_to_tell_half_of_it_is_not_passed() -> None:
+    """Two rounds of three numbers: no test at alpha = 1e-6 tells a quarter of the noise from all of it."""
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 3)
+    small = algorithm_1_plan(problem=problem, n=96, budget=dpsco.Budget(4.0, 1e-6), rounds=2, beta=1.0, clip=1.0)
+    report = audit(small, seed=0, seconds=1e-6)
+    noise = next(check for check in report.checks if check.name == "noise")
+    assert (noise.outcome, noise.required) == ("not tested", True)
+    assert "allow more seconds" in noise.findings[0]
+    assert "with probability 0.00" in noise.confidence
+    assert not report.passed
+    assert "NOT TESTED (noise" in report.verdict
+    assert transcript_check(plan_subject(small), np.zeros((1, 3)), np.zeros(1), 1e-6).outcome == "passed"
+
+
+def test_the_noise_check_states_how_often_half_the_noise_is_caught(monkeypatch, false_alarms) -> None:
+    """N = 200 runs of 40 numbers with half the noise: as many are caught as stated, within 5 standard errors."""
+    false_alarms(6e-7)
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 10)
+    target = plan_subject(
+        algorithm_1_plan(problem=problem, n=96, budget=dpsco.Budget(4.0, 1e-6), rounds=4, beta=1.0, clip=1.0)
+    )
+    draw = Releaser._draw
+    monkeypatch.setattr(Releaser, "_draw", lambda self, row: draw(self, row) / 2.0)
+    found = [transcript_check(target, np.zeros((1, 10)), np.zeros(1), 1e-6, Clock(0.0)) for _ in range(200)]
+    stated = float(found[0].confidence.rsplit(" ", 1)[1])
+    assert 0.3 < stated < 0.9
+    assert abs(np.mean([check.outcome == "FAILED" for check in found]) - stated) < 5 * 0.5 / np.sqrt(200)
 
 
 def test_an_audit_shows_progress_and_keeps_its_time() -> None:

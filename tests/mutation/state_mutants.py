@@ -278,6 +278,11 @@ STATE = (
         ("tests/engines/on_flower/test_presence.py::test_a_federation_that_nobody_answered_stays_one",),
     ),
     Mutant(
+        "a noise check that could see nothing has passed",
+        (("audit/transcript.py", "blind = passed and power < _LEAST_POWER", "blind = False"),),
+        ("tests/audit/test_audit.py::test_an_audit_that_saw_too_little_noise_to_tell_half_of_it_is_not_passed",),
+    ),
+    Mutant(
         "both stages with one key",
         (
             (

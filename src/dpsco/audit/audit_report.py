@@ -29,7 +29,7 @@ class Check:
     findings: tuple[str, ...] = ()
     """What went wrong, worst first; or notes."""
     tested: bool = True
-    """Whether there was anything to see: a check that observed nothing has neither passed nor failed."""
+    """Whether there was enough to see: a check that observed nothing, or too little, has neither passed nor failed."""
     required: bool = True
     """Whether an audit without this check is incomplete."""
 
@@ -62,7 +62,7 @@ class AuditReport:
         if failed:
             return f"FAILED ({', '.join(failed)}): the guarantee does not hold as declared."
         if not self.passed:
-            return f"NOT TESTED ({idle}): nothing reached the check, so it says nothing about the guarantee."
+            return f"NOT TESTED ({idle}): too little reached the check, so it says nothing about the guarantee."
         rest = f" Not tested: {idle}." if idle else ""
         return f"passed: nothing was found that breaks the guarantee. An audit finds bugs; it proves nothing.{rest}"
 
