@@ -61,6 +61,38 @@ def test_no_command_writes_over_a_file_that_it_reads(rows: Path, tmp_path: Path,
 
 
 @pytest.mark.usefixtures("no_training")
+def test_no_command_writes_over_a_file_that_it_reads_by_a_folder_or_a_glob(rows: Path, tmp_path: Path, capsys) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for name in ("0.csv", "1.csv"):
+        (parts / name).write_bytes(rows.read_bytes())
+    (tmp_path / "link.json").symlink_to(parts / "0.csv")
+    out, features = str(tmp_path / "model.json"), ["--features", "a,b"]
+    for data in (parts, parts / "*.csv"):
+        assert fit(data, *features, "--out", str(parts / "1.csv")) == 2
+        assert fit(data, *features, "--out", str(tmp_path / "link.json")) == 2
+        assert fit(rows, *features, "--out", out, "--public-test", str(data), "--html", str(parts / "0.csv")) == 2
+        assert main(["predict", out, str(data), "--out", str(parts / "0.csv")]) == 2
+        assert main(["columns", str(data), "--out", str(parts / "0.csv")]) == 2
+        assert main(["audit", "my.py:oracle", "--data", str(data), "--html", str(parts / "0.csv")]) == 2
+    assert main(["audit", f"{rows}:oracle", "--html", str(rows)]) == 2
+    assert capsys.readouterr().err.count("would be lost") == 13
+    assert all((parts / name).read_bytes() == rows.read_bytes() for name in ("0.csv", "1.csv"))
+
+
+@pytest.mark.usefixtures("no_training")
+def test_no_output_is_in_the_folder_of_the_checkpoint(rows: Path, tmp_path: Path, capsys) -> None:
+    run, out = tmp_path / "run", tmp_path / "model.json"
+    (tmp_path / "other").symlink_to(run)
+    options = ["--features", "a,b", "--checkpoint", str(run)]
+    for inside in (run / "secret.json", run / "rounds" / "run.json", tmp_path / "other" / "model.json"):
+        assert fit(rows, *options, "--out", str(inside)) == 2
+        assert fit(rows, *options, "--out", str(out), "--html", str(inside)) == 2
+    assert capsys.readouterr().err.count("folder of --checkpoint") == 6
+    assert not run.exists()
+
+
+@pytest.mark.usefixtures("no_training")
 def test_a_folder_in_the_place_of_the_model_is_found_before_training(rows: Path, tmp_path: Path) -> None:
     assert fit(rows, "--out", str(tmp_path)) == 2
 

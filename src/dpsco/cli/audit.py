@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsco.cli.checks import check_page
+from dpsco.cli.checks import check_apart, check_page
 from dpsco.cli.data_options import add_data_options, declared_columns, opened, reading
 from dpsco.cli.output import print_json
 from dpsco.errors import DataError, InvalidArgument, positive_integer
@@ -73,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
     from dpsco.audit import audit
     from dpsco.audit.named_target import load_target, read_plan
 
+    given = {"TARGET": Path(args.target.rpartition(":")[0] or args.target), "--plan": args.plan, "--data": args.data}
+    check_apart({"--html": args.html}, {**given, "--columns": args.columns})
     check_page(args.html, "--html")
     target = load_target(args.target)
     data = None if args.data is None else _rows(args)

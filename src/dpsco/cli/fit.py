@@ -176,7 +176,8 @@ def _check_before(args: argparse.Namespace) -> None:
     if args.account is not None:
         Account(args.account)  # a damaged one is found now
     given = {"DATA": args.data, "--columns": args.columns, "--account": args.account}
-    check_apart({"--out": args.out, "--html": args.html}, {**given, "--public-test": args.public_test})
+    outputs = {"--out": args.out, "--html": args.html}
+    check_apart(outputs, {**given, "--public-test": args.public_test}, checkpoint=args.checkpoint)
     check_outputs(out=args.out, checkpoint=None if args.checkpoint is None else args.checkpoint / "secret.json")
     check_page(args.html, "--html")
     if args.public_test is not None:

@@ -39,7 +39,7 @@ from dpsco.rows.readers.source import COMPRESSED, MatrixSource, Part, Table, Tab
 from dpsco.rows.row_norm import clamped, unit_rows
 from dpsco.rows.shuffle import shuffled
 
-__all__ = ["FileRows", "Labels", "RowForm", "open_source"]
+__all__ = ["FileRows", "Labels", "RowForm", "local_files", "open_source"]
 
 TABLES: dict[str, Any] = {
     ".csv": CsvSource,
@@ -298,17 +298,22 @@ def _kind(path: Any) -> str:
     return ending
 
 
-def _paths(name: str) -> Sequence[Any]:
+def local_files(name: str) -> list[Path]:
+    """Return the files of this machine that ``open_source`` reads for ``name``, whether they are there or not."""
     path, known = Path(name), (*TABLES, *MATRICES)
-    found: Sequence[Any]
     if is_remote(name):
-        found = [file for file in remote_files(name) if _kind(file) in known]
-    elif path.is_dir():
-        found = sorted(p for p in path.rglob("*") if _kind(p) in known and not p.name.startswith((".", "_")))
-    elif glob.has_magic(name):
-        found = sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207 - an absolute pattern
-    else:
-        found = [path]
+        return []
+    if path.is_dir():
+        return sorted(p for p in path.rglob("*") if _kind(p) in known and not p.name.startswith((".", "_")))
+    if glob.has_magic(name):
+        return sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207 - an absolute pattern
+    return [path]
+
+
+def _paths(name: str) -> Sequence[Any]:
+    found: Sequence[Any] = local_files(name)
+    if is_remote(name):
+        found = [file for file in remote_files(name) if _kind(file) in (*TABLES, *MATRICES)]
     if not found:
         raise DataError(f"No data file was found at {name!r}. Check the path.")
     if absent := [p.name for p in found if isinstance(p, Path) and not p.is_file()]:
