@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpsco.clipping import CompiledOracle, CompiledSurveyOracle, LinearOracle, MappedOracle, Oracle, SurveyOracle
-from dpsco.errors import InvalidArgument
+from dpsco.errors import AccountError, InvalidArgument
 from dpsco.methods import InGeometry, Surveyed
 from dpsco.planning.plan import Plan
 from dpsco.query import Array
 from dpsco.run.facts import Clipping, Facts
 
-__all__ = ["check_use", "starting_point", "true_facts"]
+__all__ = ["check_charged", "check_use", "starting_point", "true_facts"]
 
 
 def starting_point(plan: Plan, start: ArrayLike | None) -> Array:
@@ -73,4 +73,18 @@ def check_use(plan: Plan, facts: Facts, *, elsewhere: bool, checkpoint: object, 
         raise InvalidArgument(
             f"method={method.name!r} may show its last iterate and nothing before it, and a checkpoint holds the "
             "releases of every round. Leave checkpoint out."
+        )
+
+
+def check_charged(plan: Plan, *, private: bool) -> None:
+    """Raise AccountError unless a run of ``plan`` can be charged to an account."""
+    if not private:
+        raise AccountError(
+            "A run with a given key, or one that is watched, is not private and cannot be charged to an account. "
+            "Leave the key out."
+        )
+    if not plan.schedule.accounting.gaussian:
+        raise AccountError(
+            f"An account adds up Gaussian-DP parameters, and method={plan.method.name!r} has none: its epsilon holds "
+            "at one delta. Keep its runs out of the account and compose them with their accountant."
         )

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsco.accounting.account import Account
 from dpsco.clipping import Oracle, RowMap
-from dpsco.errors import AccountError, HorizonError, InvalidArgument
+from dpsco.errors import HorizonError, InvalidArgument
 from dpsco.held_files import Place
 from dpsco.methods import InGeometry, Surveyed
 from dpsco.planning.geometry import Geometry
@@ -35,10 +35,10 @@ from dpsco.release.noise import check_key, new_key
 from dpsco.rows.layout import Layout
 from dpsco.rows.rechunk import WaitingRows
 from dpsco.run.facts import Facts, render
-from dpsco.run.preconditions import check_use, starting_point, true_facts
+from dpsco.run.preconditions import check_charged, check_use, starting_point, true_facts
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Counts, Diagnostics, Model, Result, Round
-from dpsco.run.stage import Ledgers, Stage, evidence_of, rounds_behind
+from dpsco.run.stage import Ledgers, Stage, State, evidence_of, rounds_behind
 from dpsco.run.turns import Turns, in_turn
 from dpsco.run.watch import watch_in_force
 
@@ -116,7 +116,6 @@ class Run:
         ledger = self._ledgers.open(plan, about, checkpoint, new_key() if key is None else check_key(key))
         self.id: str = ledger.run_id
         self._stage = Stage(plan, x0, oracle, ledger, self._watch.replay)
-        self._trace: list[Round] = []
         self._sum: tuple[Query, Clipped] | None = None  # with its round: another one's sum never counts
         self._waiting, self._pushed, self.turns = WaitingRows(), 0, Turns()
         self._begin_round()
@@ -143,9 +142,12 @@ class Run:
         return self._asked()
 
     def _asked(self) -> Query:
-        if self._query is None:
+        return self._round()[2]
+
+    def _round(self) -> tuple[Stage, State, Query]:
+        if self._begun is None:
             raise HorizonError("The run is complete: every round that the plan pays for was released.")
-        return self._query
+        return self._begun
 
     @property
     def _last_alone(self) -> str:
@@ -162,24 +164,32 @@ class Run:
         return self._stage.releaser.sample
 
     def _begin_round(self) -> None:
+        stage = self._stage
         self._sum = None
-        self._query = None if self.complete else self._stage.ask()
-        self._left = 0 if self.complete else self._stage.schedule.mean_size
+        self._left = 0 if self.complete else stage.schedule.mean_size
+        self._begun = None if self.complete else (stage, stage.state, stage.ask())  # last: until here the old round is
 
     # --- what comes in and goes out ---------------------------------------------------------------
 
     def absorb(self, batch: Batch) -> None:
         """Take rows of this round: all of them, or some."""
-        stage, query = self._stage, self._asked()
+        stage, query = self._taking()
         portions = stage.schedule.portions
         stage.rows.at(None if portions is None else portions[query.step])
         self._add(query, stage.method.answer(stage.schedule, query, batch, stage.rows))
 
     def absorb_sum(self, clipped: Clipped) -> None:
         """Take the clipped sum of rows of this round that was computed elsewhere."""
-        query = self._asked()
-        self._stage.rows.count(query)
+        stage, query = self._taking()
+        stage.rows.count(query)
         self._add(query, clipped)
+
+    def _taking(self) -> tuple[Stage, Query]:
+        """Return the round that takes rows."""
+        stage, state, query = self._round()
+        if stage.state is not state:
+            raise HorizonError("finish_round was interrupted after the release of this round. Call it again first.")
+        return stage, query
 
     def _add(self, query: Query, clipped: Clipped) -> None:
         known = self._sum_of(query)
@@ -242,16 +252,7 @@ class Run:
         AccountError
             If the run is not private, has no Gaussian-DP parameter, or goes beyond the account's limit.
         """
-        if self._seeded or self._watched:
-            raise AccountError(
-                "A run with a given key, or one that is watched, is not private and cannot be charged to an account. "
-                "Leave the key out."
-            )
-        if not self.plan.schedule.accounting.gaussian:
-            raise AccountError(
-                f"An account adds up Gaussian-DP parameters, and method={self.plan.method.name!r} has none: its "
-                "epsilon holds at one delta. Keep its runs out of the account and compose them with their accountant."
-            )
+        check_charged(self.plan, private=not (self._seeded or self._watched))
         account.charge(self.id, self.facts.budget or self.plan.budget)
 
     @in_turn
@@ -263,15 +264,13 @@ class Run:
         Round or None
             The round as the public may see it; None where the method's proof covers the last iterate alone.
         """
-        query, stage = self._asked(), self._stage
-        if not stage.complete:  # else a call before this one released the survey and could not plan the rounds
-            seen = stage.tell(self._release(query, stage), len(self._trace))
-            if seen is not None:
-                self._trace.append(seen)
+        stage, state, query = self._round()
+        if stage.state is state:  # else an interrupted call, or one that could not plan the next rounds, took the step
+            stage.tell(self._release(query, stage))
         if stage.complete and self._second is None and isinstance(self.plan.method, Surveyed):
             self._enter_second_stage(stage.state.released)
         self._begin_round()
-        return None if stage.method.releases == "last iterate" else self._trace[-1]
+        return stage.last
 
     def _release(self, query: Query, stage: Stage) -> Released:
         if stage.restored:
@@ -306,7 +305,7 @@ class Run:
     @property
     def trace(self) -> tuple[Round, ...]:
         """The rounds so far."""
-        return tuple(self._trace)
+        return self._stage.trace
 
     @property
     def counts(self) -> Counts:

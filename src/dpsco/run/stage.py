@@ -25,10 +25,13 @@ from dpsco.release.releaser import Releaser
 from dpsco.run.result import Round
 from dpsco.run.row_access import CountedRows
 
-__all__ = ["Ledgers", "Stage", "evidence_of", "rounds_behind"]
+__all__ = ["Ledgers", "Stage", "State", "evidence_of", "rounds_behind"]
 
 _BEGUN = "rounds.begun"
 """Empty file beside a survey: the rounds behind it have a key in a folder of their own, which must not be lost."""
+
+State = Any
+"""A method's own: it has ``step`` and ``x``."""
 
 _LOST = "The checkpoint has lost files of the rounds behind its survey, or a key. Restore its folder from a copy."
 
@@ -48,10 +51,18 @@ class Stage:
         The stage's own.
     replay : sequence of arrays, optional
         Values to release in place of new ones (watch.py).
+    behind : tuple of Round
+        The rounds of the stage before, if there is one: a survey.
     """
 
     def __init__(
-        self, plan: Plan, start: Array, oracle: Oracle | None, ledger: Ledger, replay: Sequence[Array] | None
+        self,
+        plan: Plan,
+        start: Array,
+        oracle: Oracle | None,
+        ledger: Ledger,
+        replay: Sequence[Array] | None,
+        behind: tuple[Round, ...] = (),
     ) -> None:
         self.plan, self.method, self.schedule = plan, plan.method, plan.schedule
         self.ledger = ledger
@@ -64,8 +75,9 @@ class Stage:
             oracle, plan.problem, secrets.indices, self.method.needs == "convexity", secrets.inner_normals
         )
         self.state = self.method.start(self.schedule, start)
-        self.told: list[tuple[Array, Array]] | None = None
-        """Point and released sum of each round, where they are kept: behind a survey, for inference."""
+        self._behind = behind
+        self._seen: list[Round] = []
+        self._told: list[tuple[Array, Array]] = []
 
     @property
     def complete(self) -> bool:
@@ -76,17 +88,31 @@ class Stage:
         """Return what the next round asks."""
         return self.method.ask(self.schedule, self.state)
 
-    def tell(self, released: Released, step: int) -> Round | None:
-        """Take the step that a release allows; return it as round ``step`` of the trace if the method may show it."""
+    def tell(self, released: Released) -> None:
+        """Take the step that a release allows. After an interrupt the round counts with its notes, or not at all."""
         before = self.state
-        self.state = after = self.method.tell(self.schedule, before, released)
-        if self.told is not None:
-            self.told.append((before.x, released.value))
-        if self.method.releases == "last iterate":
-            return None
-        nabla, move = after.nabla, after.x - before.x
-        length = 0.0 if nabla is None else math.sqrt(nabla.dot(nabla))
-        return Round(step=step, gradient_norm=length, move=math.sqrt(move.dot(move)))
+        after = self.method.tell(self.schedule, before, released)
+        # Notes beyond the state do not count, and are replaced. The state is the last statement: no lock, no signal.
+        if self.method.releases != "last iterate":
+            self._seen[before.step :] = [_round(len(self._behind) + before.step, before, after)]
+        if self._behind:
+            self._told[before.step :] = [(before.x, released.value)]
+        self.state = after
+
+    @property
+    def last(self) -> Round | None:
+        """The last round; None before it, and where the method may not show it."""
+        return self._seen[self.state.step - 1] if self._seen and self.state.step else None
+
+    @property
+    def trace(self) -> tuple[Round, ...]:
+        """The rounds so far, with those behind which the stage is; none where the method may not show them."""
+        return (*self._behind, *self._seen[: self.state.step])
+
+    @property
+    def told(self) -> list[tuple[Array, Array]]:
+        """Point and released sum of each round so far; kept behind a survey, for inference."""
+        return self._told[: self.state.step]
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("A run in progress holds rows and the noise key and is never pickled or copied.")
@@ -180,6 +206,10 @@ def rounds_behind(
         raise CheckpointError(_LOST)  # without its key the survey cannot be compared with these rows
     if home is not None:
         write_atomic(home / _BEGUN, b"")
-    rounds = Stage(second.plan, second.start, oracle, ledger, replay)
-    rounds.told = []
-    return second, rounds
+    return second, Stage(second.plan, second.start, oracle, ledger, replay, survey.trace)
+
+
+def _round(step: int, before: State, after: State) -> Round:
+    nabla, move = after.nabla, after.x - before.x
+    length = 0.0 if nabla is None else math.sqrt(nabla.dot(nabla))
+    return Round(step=step, gradient_norm=length, move=math.sqrt(move.dot(move)))
