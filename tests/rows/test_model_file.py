@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -124,3 +125,32 @@ def test_missing_and_extra_fields_are_refused(tmp_path) -> None:
             SavedModel.read(path)
     with pytest.raises(dpsco.CheckpointError, match="Check the path"):
         SavedModel.read(tmp_path / "none.json")
+
+
+def test_a_report_of_another_plan_is_refused(tmp_path) -> None:
+    """Each report is one that a run made; it is not that of the plan in the file."""
+    model = saved()
+    plan = model.result.plan
+
+    def report_of(**changes: object) -> dpsco.PrivacyReport:
+        rng = np.random.default_rng(0)
+        other = dataclasses.replace(plan, **changes)
+        ids = range(400) if other.budget.adjacency == "add-remove" else None
+        return dpsco.train(other, dpsco.stream(rng.standard_normal((400, 4)), rng.integers(0, 2, 400), ids=ids)).report
+
+    others = {
+        "smaller epsilon": report_of(budget=dpsco.Budget(0.5, 1e-5)),
+        "smaller delta": report_of(budget=dpsco.Budget(1.0, 1e-7)),
+        "more records": report_of(budget=dpsco.Budget(1.0, 1e-5, records=2)),
+        "adjacency": report_of(budget=dpsco.Budget(1.0, 1e-5, "add-remove")),
+        "more rows": report_of(n=400),
+        "method": report_of(method=dpsco.DPFTRL(rounds=4, clip=1.0)),
+    }
+    path = tmp_path / "model.json"
+    for report in others.values():
+        dataclasses.replace(model, result=dataclasses.replace(model.result, report=report)).write(path)
+        with pytest.raises(dpsco.CheckpointError, match="intact but not a model"):
+            SavedModel.read(path)
+    weaker = report_of(budget=dpsco.Budget(2.0, 1e-5))  # of a whole that the run is a part of
+    dataclasses.replace(model, result=dataclasses.replace(model.result, report=weaker)).write(path)
+    assert SavedModel.read(path).result.report == weaker

@@ -85,3 +85,34 @@ def test_a_damaged_report_is_refused(damage) -> None:
         dpsco.PrivacyReport.from_json(json.dumps(data))
     with pytest.raises(dpsco.InvalidArgument):
         dpsco.PrivacyReport.from_json("not json")
+
+
+CONTRADICTIONS = {
+    "epsilon": {"epsilon": 0.1},
+    "delta": {"delta": 1e-9},
+    "mu": {"mu": 0.01},
+    "adjacency": {"adjacency": "whatever"},
+    "no noise": {"epsilon": "inf", "mu": "inf"},
+    "a point of the curve": {"curve": [[1e-5, 0.5]]},
+    "no curve": {"curve": []},
+    "words for a curve": {"curve": [["a", "b"]]},
+    "a number for a curve": {"curve": 1},
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_a_report_that_contradicts_itself_is_refused(case: str) -> None:
+    report = report_of(dpsco.Budget(1.0, 1e-5, records=3))
+    data = {**json.loads(report.to_json()), **CONTRADICTIONS[case]}
+    with pytest.raises(dpsco.InvalidArgument, match="Not a privacy report"):
+        dpsco.PrivacyReport.from_json(json.dumps(data))
+
+
+def test_no_point_of_the_curve_can_be_changed() -> None:
+    data = json.loads(report_of(BUDGETS[0]).to_json())
+    for at in range(len(data["curve"])):
+        for end in (0, 1):
+            changed = json.loads(json.dumps(data))
+            changed["curve"][at][end] *= 0.99
+            with pytest.raises(dpsco.InvalidArgument, match="curve"):
+                dpsco.PrivacyReport.from_json(json.dumps(changed))

@@ -117,10 +117,12 @@ class SavedModel:
             x = np.array([_finite(value) for value in data["parameters"]])
             if x.shape != (plan.problem.parameters,):
                 raise ValueError
+            report = PrivacyReport.from_json(json.dumps(data["report"]))
+            _check_report(report, plan)
             trace = tuple(Round(int(step), _finite(norm), _finite(move)) for step, norm, move in data["trace"])
             result = Result(
                 model=Model.from_parameters(x, plan.problem),
-                report=PrivacyReport.from_json(json.dumps(data["report"])),
+                report=report,
                 trace=trace,
                 plan=plan,
                 geometry=None if data["geometry"] is None else Geometry.from_dict(data["geometry"]),
@@ -136,6 +138,17 @@ class SavedModel:
                 f"The model file {path.name!r} is intact but not a model of format {FORMAT}. Write it anew with this "
                 "version."
             ) from None
+
+
+def _check_report(report: PrivacyReport, plan: Plan) -> None:
+    """Raise ValueError if the report is of another plan, or states a stronger guarantee than the plan paid for."""
+    same = (report.method, report.adjacency, report.records) == (
+        plan.method.name,
+        plan.budget.adjacency,
+        plan.budget.records,
+    )
+    if not same or report.rows_planned > plan.n or report.mu < plan.budget.mu * (1 - 1e-6):
+        raise ValueError
 
 
 def _flat(model: Model, *, with_intercept: bool) -> list[float]:

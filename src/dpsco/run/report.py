@@ -52,6 +52,11 @@ def _fits(name: str, kind: str, value: Any) -> bool:
     return value > 0 if name in _ABOVE_ZERO else value >= 0
 
 
+def _same(stated: float, found: float) -> bool:
+    """Whether a number of a file is the one that is found, but for the last digits of another version."""
+    return stated == found or math.isclose(stated, found, rel_tol=1e-6)
+
+
 UNITS = {
     "zero-out": "one row: its gradients replaced by 0, its place and the number of rows public",
     "replace": "one row: replaced by any other, the number of rows public",
@@ -184,7 +189,10 @@ class PrivacyReport:
 
     @classmethod
     def from_json(cls, text: str) -> PrivacyReport:
-        """Return the report that ``to_json`` wrote; raise ``InvalidArgument`` if the text is none."""
+        """Return the report that ``to_json`` wrote; raise ``InvalidArgument`` if the text is none.
+
+        mu, the curve and the headline must be those of the other fields: a report never states two guarantees.
+        """
         fields = {field.name for field in dataclasses.fields(cls)}
         try:
             data: Any = json.loads(text)
@@ -209,7 +217,20 @@ class PrivacyReport:
         made = cls(**values)
         if data["headline"] != made.headline:
             raise InvalidArgument("Not a privacy report: its headline is not that of its fields.")
+        made._check_guarantee(data["curve"])
         return made
+
+    def _check_guarantee(self, curve: Any) -> None:
+        try:
+            budget = Budget(self.epsilon, self.delta, self.adjacency, self.records)
+            stated = [(float(delta), float(epsilon)) for delta, epsilon in curve]
+        except (TypeError, ValueError):  # InvalidArgument is a ValueError
+            raise InvalidArgument("Not a privacy report: its epsilon, delta, adjacency or curve cannot be.") from None
+        if not _same(self.mu, budget.mu) or (self.private and not budget.private):
+            raise InvalidArgument("Not a privacy report: its mu is not that of its epsilon and delta.")
+        own = self.curve
+        if len(stated) != len(own) or not all(map(_same, sum(stated, ()), sum(own, ()))):
+            raise InvalidArgument("Not a privacy report: its curve is not that of its mu.")
 
     def to_text(self) -> str:
         """Return the report as plain text."""
