@@ -154,3 +154,14 @@ def test_a_report_of_another_plan_is_refused(tmp_path) -> None:
     weaker = report_of(budget=dpsco.Budget(2.0, 1e-5))  # of a whole that the run is a part of
     dataclasses.replace(model, result=dataclasses.replace(model.result, report=weaker)).write(path)
     assert SavedModel.read(path).result.report == weaker
+
+
+def test_nesting_of_any_depth_is_refused(tmp_path) -> None:
+    """Reading, checking and writing have limits of their own: a depth between two of them is refused too."""
+    path = tmp_path / "model.json"
+    data = json.loads(saved().write(path).read_text())
+    whole = json.dumps({**data, "geometry": "HERE"})
+    for depth in (*range(880, 1_010), 2_000, 10_000, 100_000):
+        path.write_text(whole.replace('"HERE"', "[" * depth + "]" * depth))
+        with pytest.raises(dpsco.CheckpointError, match="damaged"):
+            SavedModel.read(path)
