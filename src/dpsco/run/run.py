@@ -360,8 +360,8 @@ class Run:
             self.id,
             seeded=self._seeded,
             watched=self._watched,
-            rows_read=self.rows_read,
-            rows_available=self.rows_available,
+            rows_read=self.rows_read if self.needs_rows else None,  # else they came to the process that began the run
+            rows_available=self.rows_available if self.needs_rows else None,
             second=self._second,
         )
 

@@ -116,9 +116,6 @@ def train(
     def feed(batch: Batch) -> None:
         if run.needs_rows:
             run.absorb(batch)
-        elif plan.schedule.portions is None or plan.schedule.portions[batch.step].rate == 1.0:
-            for _ in batch.chunks:  # pass over the rows of a run that is complete: its report counts them
-                pass
         run.rows_read = stream.rows_read
 
     # Limit BLAS to one thread: the library's oracles parallelise themselves.
