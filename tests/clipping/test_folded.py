@@ -17,6 +17,7 @@ from dpsco.problem import Logistic, Softmax, Squared
 from dpsco.query import Batch, Clipped, Query
 from dpsco.rows.gate import Declared, admit
 from dpsco.rows.on_demand import RowsOnDemand, Source
+from dpsco.rows.random_order import Positions
 
 TYPES = ["float32", "float64"]
 
@@ -100,7 +101,7 @@ def test_rows_of_an_array_of_objects_are_divided_by_the_kernel_too() -> None:
     query = Query(1, tuple(0.1 * rng.standard_normal((2, 8))), (3.0, -2.0), 9.0, 900)
 
     def total(array: object) -> np.ndarray:
-        stream = PermutedRows(array, labels, np.arange(900)[::-1], 2.0)
+        stream = PermutedRows(array, labels, Positions(900), 2.0)
         return sum(answer(row_map, query, rows, part).total for rows, part in stream._chunks(0, 900))
 
     gated = admit(features.astype(object), Declared(7))

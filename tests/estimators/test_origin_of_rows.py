@@ -121,8 +121,9 @@ def test_a_column_named_feature_norm_says_nothing_and_later_chunks_are_unknown()
 def test_permuted_rows_refuse_portions_that_sample() -> None:
     from dpsco.estimators.permuted_rows import PermutedRows
     from dpsco.query import Portion
+    from dpsco.rows.random_order import Positions
 
-    rows = PermutedRows(np.ones((8, 2)), np.zeros(8), np.arange(8), 1.0)
+    rows = PermutedRows(np.ones((8, 2)), np.zeros(8), Positions(8), 1.0)
     with pytest.raises(dpsco.InvalidArgument, match=r"rate=0\.5"):
         rows._check_portions([Portion(0, 4), Portion(4, 8, rate=0.5)])
     with pytest.raises(dpsco.InvalidArgument, match=r"rate=0\.5"):

@@ -33,6 +33,7 @@ from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.encoded_rows import declared_norm
 from dpsco.rows.public_columns import columns_from
+from dpsco.rows.random_order import Positions, RandomOrder, Ranks
 from dpsco.rows.stream import stream
 from dpsco.run import Facts, Model, Result, Run, train
 from dpsco.run.train import library_oracle
@@ -125,11 +126,12 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         planned = self._plan(loss, len(targets) if self.n is None else self.n, solver=self.solver)
         start = self._start(planned)
         key, random = self._randomness()
-        order = random.permutation(len(targets)) if self.shuffle else np.arange(len(targets))
+        order: Ranks = RandomOrder(len(targets), random) if self.shuffle else Positions(len(targets))
         cap = self._cap(unit)
         if cap is not None:
             texts, codes = column_texts(checked_ids(unit, len(targets)), of="id")
-            targets[order[~cap.counted_texts(texts, codes[order])]] = np.nan
+            places = random.permutation(len(targets)) if self.shuffle else np.arange(len(targets))
+            targets[places[~cap.counted_texts(texts, codes[places])]] = np.nan
         facts = self._facts(cap, leaks, self.columns is None and declared is None)
         rows = PermutedRows(X, targets, order, self._norm)
         result = train(planned, rows, start=start, key=key, account=open_account(self.account), facts=facts)

@@ -15,6 +15,7 @@ from dpsco.rows.csr import is_sparse
 from dpsco.rows.layout import Layout
 from dpsco.rows.on_demand import RowsOnDemand, Source
 from dpsco.rows.one_pass import whole
+from dpsco.rows.random_order import Ranks
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.stream import Sample, Stream
 
@@ -26,11 +27,12 @@ _CHUNK_BYTES = 4 << 20
 class PermutedRows(Stream):
     """Rows of ``features`` (dense or CSR) and ``targets``, in ``order``; a target that is NaN marks a zero row.
 
+    A batch holds its rows in the order of memory: which rows they are is what the order decides.
     Cost: the arrays are not copied. Threads of the oracle gather dense rows, a piece each at a time; CSR rows come in
     chunks of about 4 MB.
     """
 
-    def __init__(self, features: Any, targets: Array, order: NDArray[np.int64], feature_norm: float) -> None:
+    def __init__(self, features: Any, targets: Array, order: Ranks, feature_norm: float) -> None:
         super().__init__()
         self._features, self._targets, self._order, self._norm = features, targets, order, feature_norm
         self.rows_available = len(targets)
@@ -53,14 +55,15 @@ class PermutedRows(Stream):
         width = max(1, self._features.shape[1])
         if not is_sparse(self._features):
             self.rows_read = (self.rows_read or 0) + last - first
-            picked = self._order[first:last]
+            picked = self._order.batch(first, last)
             shape, source = (last - first, width), Source(self._features, picked, self._norm)
             made = RowsOnDemand(partial(self._gathered, picked), shape, self._features.dtype, source)
             yield made, self._targets[picked]
             return
         rows = max(1, _CHUNK_BYTES // (8 * width * CHUNK_ROWS)) * CHUNK_ROWS
-        for start in range(first, last, rows):
-            picked = self._order[start : min(start + rows, last)]
+        places = self._order.batch(first, last)
+        for start in range(0, len(places), rows):
+            picked = places[start : start + rows]
             self.rows_read = (self.rows_read or 0) + len(picked)
             yield unit_rows(self._features[picked], self._norm), self._targets[picked]
 

@@ -95,6 +95,10 @@ def _whole_numbers(labels: Any, classes: NDArray[Any]) -> NDArray[np.float64] | 
     """Return the codes of an array of integers by comparison, which needs no sort; None for anything else."""
     if not (type(labels) is np.ndarray and labels.ndim == 1 and labels.dtype.kind in "iu") or len(classes) > _FEW:
         return None
+    if [label_text(label) for label in classes.tolist()] == [str(code) for code in range(len(classes))]:
+        codes = labels.astype(np.float64)
+        codes[(labels < 0) | (labels >= len(classes))] = np.nan
+        return codes
     codes = np.full(len(labels), np.nan)
     for code, label in enumerate(classes.tolist()):
         number = _whole(label_text(label))

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import DataError, InvalidArgument, one_of
-from dpsco.parallel import available_threads, in_order
+from dpsco.parallel import available_threads, in_order, one_blas_thread
 from dpsco.query import Array, Chunk
 from dpsco.rows.containers import (
     as_array,
@@ -204,14 +204,17 @@ def all_finite(rows: Any) -> bool:
     width = rows.mean_width if isinstance(rows, CsrRows) else max(1, rows.shape[1])
     size = max(1, _LOOK_BYTES // (8 * width))
     parts = (rows[start : start + size] for start in range(0, len(rows), size))
-    return all(in_order((partial(_finite, part) for part in parts), available_threads()))
+    with one_blas_thread():
+        return all(in_order((partial(_finite, part) for part in parts), available_threads()))
 
 
 def _finite(part: Any) -> bool:
-    """Return whether every value is finite; a finite sum implies it."""
+    """Return whether every value is finite; a finite sum, or a finite sum of squares, implies it."""
     values = part.values if isinstance(part, CsrRows) else part
     with np.errstate(all="ignore"):
-        return bool(np.isfinite(np.sum(values))) or bool(np.all(np.isfinite(values)))
+        flat = values.reshape(-1) if values.flags.c_contiguous else None
+        total = np.sum(values) if flat is None else flat.dot(flat)
+        return bool(np.isfinite(total)) or bool(np.all(np.isfinite(values)))
 
 
 class GatedRows:
