@@ -219,7 +219,7 @@ def _kept_share(share: float, spreads: Array) -> Array:
         off, slope = q @ _MASS - share, (q * (1 - q)) @ _MASS
         low, high = np.where(off < 0, middle, low), np.where(off < 0, high, middle)
         aim = middle - off / np.maximum(slope, 1e-300)
-        aim = np.where((low < aim) & (aim < high), aim, 0.5 * (low + high))
+        aim = np.where((low <= aim) & (aim <= high), aim, 0.5 * (low + high))
         middle, moved = aim, np.abs(aim - middle)
         if np.all(moved <= _CLOSE * (1 + np.abs(middle))):
             break
