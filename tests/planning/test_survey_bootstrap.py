@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsco.planning.geometry import Geometry, metric
+from dpsco.planning.geometry import Geometry, metric, ridge_gains
 from dpsco.planning.survey_bootstrap import resurvey, simulated_survey
 from dpsco.planning.surveyed_planner import _in_metrics
 
@@ -39,8 +39,8 @@ def test_the_truth_in_each_metric_is_that_of_the_mapped_moment() -> None:
     shape, truth = shape_of(p, 1e-3)
     seen = simulated_survey(truth, shape, 1.0)
     again = [resurvey(seen, truth, np.full(p, far), np.full(p, 1e-5), rows, c, 1.0) for far in (1.0, 4.0)]
-    forms = [metric(seen.shape, ridge) for ridge in (0.1, 2.0)]
-    sizes, counts, missing, moved = _in_metrics(truth, seen.shape, forms, again)
+    forms, gains = [metric(seen.shape, ridge) for ridge in (0.1, 2.0)], ridge_gains(seen.shape, (0.1, 2.0))
+    sizes, counts, missing, moved = _in_metrics(truth, seen.shape.directions, gains, again)
     for r, form in enumerate(forms):
         mapped = form.matrix @ np.diag(truth) @ form.matrix.T
         values, vectors = np.linalg.eigh(mapped)

@@ -25,8 +25,6 @@ from dpsco.rows.csr import CsrRows
 
 __all__ = ["DenseBlock", "SparseBlock"]
 
-_BLOCK_NUMBERS = 1 << 17
-
 
 @dataclass(frozen=True, eq=False)
 class DenseBlock:
@@ -39,15 +37,7 @@ class DenseBlock:
     width: int
 
     size: ClassVar[int] = 256
-    """Rows per padded block, and of the shortest block."""
-
-    @classmethod
-    def rows(cls, width: int, *, pad: bool) -> int:
-        """Return the rows per block: a divisor of ``chunk_multiple(width)``, about a megabyte, at most 1024.
-
-        The float64 sum of a block has an error of at most 1024 gamma_1024 C, far below the summation slack.
-        """
-        return cls.size if pad else min(1024, max(cls.size, 1 << (_BLOCK_NUMBERS // max(1, width)).bit_length() >> 1))
+    """Rows per block. The float64 sum has an error of at most 256 gamma_256 C, far below the summation slack."""
 
     @classmethod
     def of(cls, features: Any, labels: Labels, loss: Loss, *, intercept: bool, pad: bool) -> DenseBlock:
@@ -92,11 +82,6 @@ class SparseBlock:
 
     size: ClassVar[int] = 4096
     """Rows per block. The float64 sum has an error of at most 4096 gamma_4097 C, far below the summation slack."""
-
-    @classmethod
-    def rows(cls, width: int, *, pad: bool) -> int:
-        """Return the rows per block."""
-        return cls.size
 
     @classmethod
     def of(cls, features: CsrRows, labels: Labels, loss: Loss, *, intercept: bool, pad: bool) -> SparseBlock:

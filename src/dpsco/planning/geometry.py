@@ -31,7 +31,17 @@ from dpsco.planning.geometry_form import GeometryForm
 from dpsco.planning.released_survey import ReleasedSurvey
 from dpsco.query import Array
 
-__all__ = ["Geometry", "Metric", "clean_spectrum", "floored", "geometry", "metric", "positive_mean", "true_spectrum"]
+__all__ = [
+    "Geometry",
+    "Metric",
+    "clean_spectrum",
+    "floored",
+    "geometry",
+    "metric",
+    "positive_mean",
+    "ridge_gains",
+    "true_spectrum",
+]
 
 _TINY = 1e-12
 SPREAD = 1.4
@@ -179,11 +189,19 @@ def metric(shape: Geometry, ridge: float) -> Metric:
 
     A large ridge gives the plain metric up to a factor.
     """
-    lift = ridge * shape.radius + _TINY * max(float(np.max(shape.sizes, initial=0.0)), shape.rest, _TINY)
-    others = shape.p - len(shape.sizes)
-    sizes = floored(shape, STRETCHED)
-    least = shape.rest if others else float(np.min(sizes))
+    sizes, lift = floored(shape, STRETCHED), float(_lifts(shape, np.array(ridge)))
+    least = shape.rest if shape.p > len(shape.sizes) else float(np.min(sizes))
     return Metric(shape.scale, shape.directions, 1 / np.sqrt(sizes + lift), 1 / math.sqrt(least + lift))
+
+
+def ridge_gains(shape: Geometry, ridges: tuple[float, ...]) -> Array:
+    """Return the gains of ``metric`` for each ridge, of shape (ridges, k)."""
+    return np.asarray(1 / np.sqrt(floored(shape, STRETCHED) + _lifts(shape, np.array(ridges))[:, None]))
+
+
+def _lifts(shape: Geometry, ridges: Array) -> Array:
+    largest = max(float(np.max(shape.sizes, initial=0.0)), shape.rest, _TINY)
+    return np.asarray(ridges * shape.radius + _TINY * largest)
 
 
 def true_spectrum(shape: Geometry) -> Array:

@@ -38,7 +38,7 @@ import numpy as np
 
 from dpsco.parallel import available_threads, in_order
 from dpsco.planning.clip_cost import clip_costs, label_spread
-from dpsco.planning.geometry import Geometry, Metric, metric
+from dpsco.planning.geometry import Geometry, Metric, metric, ridge_gains
 from dpsco.planning.response_curves import ResponseCurves, response_curves
 from dpsco.planning.rounds_search import Candidates, search
 from dpsco.planning.survey_bootstrap import Resurvey, assumed_signal, assumed_spectrum, resurvey, simulated_survey
@@ -206,8 +206,10 @@ def rounds_choice(
     spectrum = assumed_spectrum(shape)
     truth = spectrum[thin]
     simulated = simulated_survey(truth, shape, each)
-    forms = [metric(simulated.shape, ridge) for ridge in ridges]
-    top, energy = np.array([_seen(simulated.shape, form) for form in forms]).T
+    gains = ridge_gains(simulated.shape, ridges)
+    inside = simulated.shape.sizes * gains**2
+    top, energy = np.max(inside, axis=1), np.sum(inside, axis=1)
+    tails = _tails(inside, shape, each)
     hypotheses, again, factors, costs = _hypotheses(shape, start), [], [], []
     for alpha, _ in hypotheses:
         share = HIDDEN if shape.intercept else HIDDEN_CENTRED
@@ -223,8 +225,8 @@ def rounds_choice(
             costs.append(np.array(OTHER_COSTS[: len(shares)]) * gap)
         else:
             spread = label_spread(*chances)
-            costs.append(np.array([clip_costs(spread, _tail(simulated.shape, form, shape, each)) for form in forms]))
-    sizes, counts, missing, moved_far = _in_metrics(truth, simulated.shape, forms, again)
+            costs.append(np.array([clip_costs(spread, tail) for tail in tails]))
+    sizes, counts, missing, moved_far = _in_metrics(truth, simulated.shape.directions, gains, again)
     factor = np.array(factors)[:, :, None]  # (hypotheses, factors, 1)
     relative = factor[:, 1:2] / factor
     candidates = Candidates(
@@ -279,18 +281,17 @@ def _hypotheses(shape: Geometry, start: Start) -> list[tuple[float, float]]:
 
 
 def _in_metrics(
-    truth: Array, seen: Geometry, forms: list[Metric], again: list[Resurvey]
+    truth: Array, directions: Array, gains: Array, again: list[Resurvey]
 ) -> tuple[Array, Array, Array, Array]:
     """Return sizes (ridges, groups), counts (groups,) and squared distances (ridges, hypotheses, groups) twice.
 
     They are those of the truth's Hessian in each metric: with V the simulated directions and g the gains, that of
     diag(g) V' diag(truth) V diag(g), whose eigenvectors are in the coordinates of V.
     """
-    inner = (seen.directions.T * truth) @ seen.directions
-    gains = np.array([form.gains for form in forms])
+    inner = (directions.T * truth) @ directions
     if len(truth) < _IN_THREADS:
-        return _in_metric(inner, seen.directions, again, gains)
-    tasks = (partial(_in_metric, inner, seen.directions, again, one[None]) for one in gains)
+        return _in_metric(inner, directions, again, gains)
+    tasks = (partial(_in_metric, inner, directions, again, one[None]) for one in gains)
     sizes, counts, missing, moved = zip(*in_order(tasks, available_threads()), strict=True)
     return np.concatenate(sizes), counts[0], np.concatenate(missing), np.concatenate(moved)
 
@@ -328,11 +329,11 @@ def _seen(shape: Geometry, form: Metric) -> tuple[float, float]:
     return max(float(np.max(inside, initial=0.0)), largest), float(np.sum(inside)) + rest * (shape.p - len(form.gains))
 
 
-def _tail(made: Geometry, form: Metric, shape: Geometry, each: float) -> float:
-    """Variance of ||P a||^2 over its squared mean; the intercept, the largest direction, does not vary."""
-    inside = made.sizes * form.gains**2
-    varying = inside[:-1] if shape.intercept else inside
-    return TAIL * float(np.sum(varying**2)) / max(each * float(np.sum(inside)) ** 2, 1e-300)
+def _tails(inside: Array, shape: Geometry, each: float) -> list[float]:
+    """Variance of ||P a||^2 over its squared mean, per ridge; the intercept, the largest direction, does not vary."""
+    varying = inside[:, :-1] if shape.intercept else inside
+    whole = np.maximum(each * np.sum(inside, axis=1) ** 2, 1e-300)
+    return [float(tail) for tail in TAIL * np.sum(varying**2, axis=1) / whole]
 
 
 def _rest_size(shape: Geometry, form: Metric) -> float:
