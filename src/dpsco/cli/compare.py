@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "print_tables", "run"]
 
-_MAP_KEYS = {"quick": 2, "medium": 3, "full": 4}
-"""Scoring runs per method and regime of a map."""
+_MAP_KEYS = {"quick": 2, "medium": 8, "full": 8}
+"""Scoring runs per method of a map in its smallest regimes."""
 
 _TEACH = """\
 examples

@@ -79,7 +79,7 @@ SINGLE, GROUP = 16, 6
 HIDDEN = 0.3
 """Tables that need an intercept: mean signal behind the noise, as a share of the base's loss, before the gradient of
 the survey is looked at. Signal, gradient and spectrum give the mean that the plan counts on."""
-HIDDEN_CENTRED = 0.003
+HIDDEN_CENTRED = 0.06
 """Without an intercept: at least this share of the base's loss is still to be gained, scores alike."""
 UNLIKELY = 0.1
 """Likelihood of a leaning, relative to the best one, below which it is left out."""

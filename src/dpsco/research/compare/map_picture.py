@@ -8,7 +8,7 @@ from typing import Any
 
 from dpsco.pages.plots import COLOURS, EMPHASIS, draw_svg
 from dpsco.research.compare.map_contenders import LIMITS
-from dpsco.research.compare.regime_map import kind_of, standings
+from dpsco.research.compare.regime_map import standings
 
 __all__ = ["SUMMARY", "bracket_line", "draw_map", "map_lines", "summary"]
 
@@ -35,7 +35,7 @@ def map_lines(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     for cell in results["cells"]:
         name = f"{_group(cell)[0]} n {cell['n']:,} eps {cell['epsilon']:g}"
         parts = (
-            f"{kind_of(line)}\n{line['excess']:.2g} x{ratio:.2f}\n{line['seconds']:.2g} s {line['bytes'] / 1e3:,.3g} kB"
+            f"{line['kind']}\n{line['excess']:.2g} x{ratio:.2f}\n{line['seconds']:.2g} s {line['bytes'] / 1e3:,.3g} kB"
             for line, ratio in standings(cell).values()
         )
         lines.append((name, *parts))
@@ -45,8 +45,7 @@ def map_lines(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def summary(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return one line per limit: how often each method is best, and the excess of ours over the best, median and most.
 
-    Ours is the better of "survey + SRGD" and "SRGD" as ``dpsco.plan`` chooses under the limit: the survey where it
-    plans one.
+    Ours is what ``dpsco.plan`` chooses under the limit, and ``solver="auto"`` where passes are free.
     """
     lines: list[tuple[str, ...]] = []
     for limit in LIMITS:
@@ -57,7 +56,7 @@ def summary(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
             if limit not in found:
                 continue
             best = found[limit][0]
-            wins[kind_of(best)] = wins.get(kind_of(best), 0) + 1
+            wins[best["kind"]] = wins.get(best["kind"], 0) + 1
             ours = _default(cell, limit)
             if ours is not None:
                 ratios.append(ours["excess"] / best["excess"])
@@ -77,8 +76,7 @@ def bracket_line(results: Mapping[str, Any]) -> str:
 
 def _default(cell: Mapping[str, Any], limit: str) -> Mapping[str, Any] | None:
     """Return the line of what ``dpsco.plan`` does under a limit."""
-    name, at = ("survey + SRGD", limit) if limit.endswith("rounds") else ("planned", "one pass")
-    return next((line for line in cell["lines"] if (line["method"], line["limit"]) == (name, at)), None)
+    return next((line for line in cell["lines"] if (line["method"], line["limit"]) == ("default", limit)), None)
 
 
 def _short(n: int) -> str:
@@ -95,7 +93,7 @@ def draw_map(results: Mapping[str, Any], *, themed: bool = False) -> str:
     One panel per limit: a line per group of regimes and epsilon, a column per n. A file has one cell for all columns.
     """
     cells = [(cell, standings(cell)) for cell in results["cells"]]
-    best = {kind_of(line) for _, found in cells for line, _ in found.values()}
+    best = {line["kind"] for _, found in cells for line, _ in found.values()}
     methods = sorted(best, key=lambda method: (method not in _OURS, method))
     others = [method for method in methods if method not in _OURS]
     colours = {method: COLOURS[k % len(COLOURS)] for k, method in enumerate(others)} | _OURS
@@ -116,7 +114,7 @@ def draw_map(results: Mapping[str, Any], *, themed: bool = False) -> str:
                 y = top + place[_group(cell)[0], cell["epsilon"]]
                 width = len(sizes) if cell["table"] else 1
                 strength = _FAINT + (_STRONG - _FAINT) * min(ratio - 1.0, 1.0)
-                box = Rectangle((x, y), width - 0.04, 0.94, color=colours[kind_of(line)], alpha=strength, linewidth=0)
+                box = Rectangle((x, y), width - 0.04, 0.94, color=colours[line["kind"]], alpha=strength, linewidth=0)
                 axes.add_patch(box)
                 text = (f"{ratio:.1f}" if ratio < 9.95 else "10+") + ("" if line["bracketed"] else "*")
                 axes.text(x + width / 2, y + 0.5, text, ha="center", va="center", fontsize=9)

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from importlib.util import find_spec
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,25 +33,24 @@ from dpsco.held_files import locked
 from dpsco.methods import ObjectivePerturbation, Surveyed
 from dpsco.planning.plan import Plan
 from dpsco.problem import L2Ball, Logistic, Problem
-from dpsco.query import Array
+from dpsco.research.compare.behind_survey import behind_survey
 from dpsco.research.compare.file_data import FileData
 from dpsco.research.compare.kept_regimes import keep_regime, kept_regimes, regime_digest
-from dpsco.research.compare.map_contenders import LIMITS, Contender, bracketed, contenders, scaled
+from dpsco.research.compare.map_contenders import LIMITS, OURS, Contender, bracketed, contenders, kind, left_out, scaled
 from dpsco.research.compare.process_pool import initialise_worker
+from dpsco.research.compare.simulated_rows import Rows, simulated_rows
 from dpsco.rows.stream import stream
 from dpsco.run import Model, train
 
-__all__ = ["CELLS", "LIMITS", "Cell", "cells_of", "kind_of", "measure_cell", "measure_map", "standings"]
+__all__ = ["CELLS", "LIMITS", "Cell", "cells_of", "measure_cell", "measure_map", "runs_of", "standings"]
 
-FRESH = 40_000
-RADIUS = 50.0
-TUNING = 2
-"""Runs per value that tuning tries. One alone chooses steps that are unstable on other rows."""
+RADIUS = 5_000.0
+"""Radius of the ball of models: every regime has its minimiser inside."""
+_TUNING, _ALMOST_ALIKE = 2, 1e7
+"""Runs per value that tuning tries: one alone chooses steps that are unstable on other rows. One, where a data set has
+more numbers than this: they are then almost alike."""
 _FLOOR = 1e-6
 """Least excess on a file, whose own best model is not known."""
-
-Rows = tuple[Any, Any, Callable[[Model], float]]
-"""Features, labels, and the excess risk of a model."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +64,27 @@ class Cell:
     table: str = ""
     """Name of the file that the rows come from; empty for simulated rows."""
 
+    @property
+    def numbers(self) -> float:
+        """Numbers in a data set, n p."""
+        return float(self.n) * self.p
 
-def _cells(sizes: Sequence[int], dimensions: Sequence[int], most: float) -> tuple[Cell, ...]:
-    grid = ((n, p, e, bad) for bad in (False, True) for n in sizes for p in dimensions for e in (0.1, 1.0, 4.0))
-    return tuple(Cell(*each) for each in grid if each[0] * each[1] <= most)
+
+def _cells(most_work: float, most_numbers: float) -> tuple[Cell, ...]:
+    """Return the regimes of up to so many numbers in a data set; of more multiply-adds per pass, epsilon 1 alone."""
+    grid = product((False, True), (1_000, 10_000, 100_000, 1_000_000), (10, 100, 1_000), (0.1, 1.0, 4.0))
+    cells = (Cell(n, p, epsilon, bad) for bad, n, p, epsilon in grid)
+    within = (cell for cell in cells if cell.numbers <= most_numbers)
+    return tuple(cell for cell in within if cell.epsilon == 1.0 or cell.numbers * cell.p <= most_work)
 
 
 CELLS = {
-    "quick": (*_cells((1_000, 10_000), (10, 50), 1e6), *(Cell(100_000, 10, 1.0, bad) for bad in (False, True))),
-    "medium": _cells((1_000, 10_000), (10, 100), 1e5),
-    "full": _cells((1_000, 10_000, 100_000, 1_000_000), (10, 100, 1_000), 2e7),
+    "quick": tuple(
+        Cell(n, p, epsilon, bad)
+        for bad, (n, p), epsilon in product((False, True), ((1_000, 10), (10_000, 50), (100_000, 10)), (0.1, 1.0, 4.0))
+    ),
+    "medium": _cells(1e8, 1e8),
+    "full": _cells(math.inf, 1e9),
 }
 """Regimes by scale."""
 
@@ -87,50 +97,66 @@ def cells_of(scale: str, data: FileData | None = None) -> tuple[Cell, ...]:
     return (*CELLS[scale], *own)
 
 
+def runs_of(cell: Cell, keys: int) -> int:
+    """Return the scoring runs per method: ``keys`` up to 1e5 numbers in a data set, fewer in larger ones."""
+    return max(1, keys >> max(0, math.ceil(math.log10(cell.numbers)) - 5))
+
+
 def measure_cell(cell: Cell, keys: int, scale: str, data: FileData | None = None) -> list[dict[str, Any]]:
     """Return one line per limit and method: mean excess, its standard error, tuning, seconds and released bytes."""
     if data is None:
-        problem, rows = Problem(Logistic(), L2Ball(RADIUS), cell.p), lambda role, key: _simulated(cell, role, key)
+        problem, rows = (
+            Problem(Logistic(), L2Ball(RADIUS), cell.p),
+            lambda role, key: simulated_rows(cell.n, cell.p, cell.badly_scaled, role, key),
+        )
     else:
         problem, rows = data.problem, lambda role, key: _of_file(data, role, key)
+    tuning = _TUNING if cell.numbers <= _ALMOST_ALIKE else 1
     lines = []
     for contender in contenders(problem, cell.n, cell.epsilon, scale=scale):
         try:
-            lines.append(_line(contender, rows, keys))
+            lines.append(_line(contender, rows, runs_of(cell, keys), tuning))
         except DpscoError:  # a plan that this regime does not allow
             continue
     return lines
 
 
-def _line(contender: Contender, rows: Callable[[str, int], Rows], keys: int) -> dict[str, Any]:
-    planned, factor, inside = contender.plan(), 1.0, True
+def _line(contender: Contender, rows: Callable[[str, int], Rows], keys: int, tuning: int) -> dict[str, Any]:
+    planned, inside, factor = contender.plan(), True, 1.0
 
-    def excess(plan: Plan, role: str, key: int) -> float:
-        features, labels, measure = rows(role, key)
-        result = train(plan, stream(features, labels), key=bytes([key, role == "tuning"] * 16))
-        return measure(result.model)
+    def excess(factor: float, role: str, key: int) -> tuple[float, float, int]:
+        """Excess, seconds and released bytes of a run."""
+        data, secret = rows(role, key), bytes([key, role == "tuning"] * 16)
+        began = time.perf_counter()
+        if contender.behind:
+            model, later = behind_survey(planned, contender.behind, *data.arrays(), key=secret, factor=factor)
+            released = 8 * planned.schedule.sum_length + _released(later)
+        else:
+            made = scaled(planned, factor) if contender.tuned else planned
+            source = data.stream() if made.method.single_epoch else stream(*data.arrays())
+            model, released = train(made, source, key=secret).model, _released(made)
+        return data.excess(model), time.perf_counter() - began, released
 
     if contender.tuned:
 
         def tried(factor: float) -> float:
             try:
-                return float(np.mean([excess(scaled(planned, factor), "tuning", key) for key in range(TUNING)]))
+                return float(np.mean([excess(factor, "tuning", key)[0] for key in range(tuning)]))
             except DpscoError:
                 return math.inf
 
         factor, inside = bracketed(tried)
-        planned = scaled(planned, factor)
-    began = time.perf_counter()
-    runs = [excess(planned, "scoring", key) for key in range(keys)]
+    found, seconds, released = zip(*(excess(factor, "scoring", key) for key in range(keys)), strict=True)
     return {
         "limit": contender.limit,
         "method": contender.name,
-        "excess": float(np.mean(runs)),
-        "error": float(np.std(runs) / math.sqrt(keys)) if keys > 1 else 0.0,
+        "kind": kind(contender.name, planned),
+        "excess": float(np.mean(found)),
+        "error": float(np.std(found) / math.sqrt(keys)) if keys > 1 else 0.0,
         "factor": factor,
         "bracketed": inside,
-        "seconds": round((time.perf_counter() - began) / keys, 3),
-        "bytes": _released(planned),
+        "seconds": round(float(np.mean(seconds)), 3),
+        "bytes": released[0],
     }
 
 
@@ -141,31 +167,7 @@ def _released(planned: Plan) -> int:
     return 8 * (schedule.sum_length * schedule.rounds + later)
 
 
-@lru_cache(maxsize=6)
-def _simulated(cell: Cell, role: str, key: int) -> Rows:
-    rng = np.random.default_rng([cell.n, cell.p, cell.badly_scaled])
-    scale = np.arange(1.0, cell.p + 1) ** -0.5
-    scale /= np.linalg.norm(scale)
-    if cell.badly_scaled:
-        scale *= 10.0 ** rng.uniform(-2.0, 0.0, cell.p)
-    truth = rng.standard_normal(cell.p) * 1.5 / (scale * math.sqrt(cell.p))
-    rng = np.random.default_rng([cell.n, cell.p, cell.badly_scaled, role == "tuning", key])
-    rows = rng.standard_normal((cell.n + FRESH, cell.p)) * scale
-    rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
-    features, fresh = rows[: cell.n], rows[cell.n :]
-    labels = (rng.random(cell.n) < 0.5 * (1 + np.tanh(features @ truth / 2))).astype(np.float64)
-    scores = fresh @ truth
-    chance = 0.5 * (1 + np.tanh(scores / 2))
-    least = float(np.mean(np.logaddexp(0.0, scores) - chance * scores))
-
-    def excess(model: Model) -> float:
-        other: Array = fresh @ np.ravel(model.coef)
-        return float(np.mean(np.logaddexp(0.0, other) - chance * other)) - least
-
-    return features, labels, excess
-
-
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=12)
 def _of_file(data: FileData, role: str, key: int) -> Rows:
     features, labels, measure = data.split(role, key)
     problem = data.problem
@@ -175,8 +177,10 @@ def _of_file(data: FileData, role: str, key: int) -> Rows:
         parts = np.hstack([np.atleast_2d(model.coef), np.reshape(model.intercept, (-1, 1))])
         return measure(parts.ravel())["score"]
 
-    least = loss(train(exact, stream(features, labels.astype(np.float64))).model)
-    return features, labels.astype(np.float64), lambda model: max(_FLOOR, loss(model) - least)
+    labels = labels.astype(np.float64)
+    least = loss(train(exact, stream(features, labels)).model)
+    kept = features, labels
+    return Rows(lambda: iter([kept]), lambda model: max(_FLOOR, loss(model) - least), kept)
 
 
 def measure_map(
@@ -198,8 +202,7 @@ def measure_map(
             keep_regime(path, jobs[job], job.result())
             advance(done)
     lines = [{**asdict(cell), "lines": known[digest]} for cell, digest in zip(cells, digests, strict=True)]
-    wanting = scale == "full" and find_spec("dp_accounting") is None
-    missing = ["dp-sgd-poisson (needs dp-accounting)"] if wanting else []
+    missing = left_out(scale, ((cell.n, cell.p) for cell in cells))
     seconds = round(time.perf_counter() - began, 1)
     return {"scale": scale, "keys": keys, "cells": lines, "left_out": missing, "seconds": seconds}
 
@@ -219,13 +222,15 @@ def standings(cell: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, Any], flo
         admitted += [line for line in cell["lines"] if line["limit"] == limit]
         ranked = sorted(admitted, key=lambda line: line["excess"])
         if ranked:
-            first, ours = kind_of(ranked[0]), ("survey + SRGD", "SRGD")
-            same = ours if first in ours else (first,)
-            others = [line["excess"] for line in ranked if kind_of(line) not in same]
-            found[limit] = ranked[0], (others[0] if others else math.inf) / ranked[0]["excess"]
+            first = ranked[0]
+            others = (
+                line["excess"]
+                for line in ranked
+                if not (_ours(first) and _ours(line)) and line["kind"] != first["kind"]
+            )
+            found[limit] = first, next(others, math.inf) / first["excess"]
     return found
 
 
-def kind_of(line: Mapping[str, Any]) -> str:
-    """Return the method behind a name: the default plan is one of ours in so many rounds."""
-    return {"planned": "survey + SRGD", "no survey": "SRGD"}.get(line["method"], str(line["method"]))
+def _ours(line: Mapping[str, Any]) -> bool:
+    return line["method"] in OURS
