@@ -30,7 +30,7 @@ def fitted(file, tmp_path, capsys, *more: str) -> dict[str, object]:
 
 
 def test_auto_reads_files_again_where_that_is_predicted_to_win(file, tmp_path, capsys) -> None:
-    report = fitted(file, tmp_path, capsys, "--solver", "auto")
+    report = fitted(file, tmp_path, capsys, "--solver", "auto", "--epsilon", "0.1")
     assert report["method"] == "objective-perturbation"
     assert report["needs"] == "convexity"
     assert main(["predict", str(tmp_path / "m.json"), file, "--out", str(tmp_path / "p.csv")]) == 0
@@ -66,7 +66,7 @@ def test_a_solver_that_cannot_do_it_is_refused_first(more, words, file, tmp_path
 
 
 def test_the_plan_says_which_and_why(capsys) -> None:
-    size = ["--rows", "2000", "--dimension", "4"]
+    size = ["--rows", "500", "--dimension", "4"]
     assert main(["plan", *size, *PROMISE, "--solver", "auto"]) == 0
     said = capsys.readouterr().out
     assert "objective-perturbation" in said
