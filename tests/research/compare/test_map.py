@@ -163,7 +163,7 @@ def test_larger_data_sets_have_fewer_runs() -> None:
 
 def test_what_does_not_run_has_a_line(monkeypatch) -> None:
     assert left_out("quick", [(1_000, 10)]) == []
-    assert len(left_out("medium", [(1_000, 10), (100_000, 1_000)])) == 2
+    assert len(left_out("medium", [(1_000, 10), (100_000, 1_000)])) == 3
     monkeypatch.setattr(map_contenders, "find_spec", lambda name: None)
     assert "dpsco[accounting]" in left_out("full", [])[0]
     assert "Poisson" not in {each.name for each in contenders(PROBLEM, 4_000, 2.0, scale="full")}

@@ -36,9 +36,10 @@ OURS = ("default", "no survey")
 KINDS = {"accelerated-srgd": "SRGD", "unaccelerated-srgd": "SRGD", "objective-perturbation": "objective"}
 """What a plan of ours is, by its method."""
 
-MOST_WORK, MOST_MAPPED = 2e10, 2e9
+MOST_WORK, MOST_MAPPED, MOST_NUMBERS = 2e10, 2e8, 2e6
 """Multiply-adds of a pass, n p^2, up to which objective perturbation and Newton steps compete, and many passes behind a
-survey: tuning makes hundreds of passes."""
+survey; numbers in a data set up to which accelerated DP-GD competes on a map that is not full. Tuning makes hundreds of
+passes."""
 
 _FARTHEST = 12
 """Doublings of a formula's value that tuning tries at most."""
@@ -88,7 +89,7 @@ def contenders(problem: Problem, n: int, epsilon: float, *, scale: str) -> Itera
     yield Contender("one pass", "no survey", partial(made, survey="none"))
     yield Contender("passes free", "default", partial(table, solver="auto"))
     many = {"objective": "objective-perturbation", "Newton": "dp-newton"} if work <= MOST_WORK else {}
-    if scale != "quick":
+    if scale == "full" or (scale == "medium" and n * problem.parameters <= MOST_NUMBERS):
         many["DP-GD"] = "accelerated-gd"
     if scale == "full" and find_spec("dp_accounting") is not None:
         many["Poisson"] = "dp-sgd-poisson"
@@ -101,7 +102,8 @@ def contenders(problem: Problem, n: int, epsilon: float, *, scale: str) -> Itera
 
 def left_out(scale: str, sizes: Iterable[tuple[int, int]]) -> list[str]:
     """Return a line for every method that does not run, or not in all of the regimes of n rows and p columns."""
-    wide = [n * float(p) ** 2 for n, p in sizes]
+    given = tuple(sizes)
+    wide = [n * float(p) ** 2 for n, p in given]
     lines = []
     if scale == "full" and find_spec("dp_accounting") is None:
         lines.append("DP-SGD on Poisson samples (needs dpsco[accounting])")
@@ -109,6 +111,8 @@ def left_out(scale: str, sizes: Iterable[tuple[int, int]]) -> list[str]:
         lines.append(f"objective perturbation and Newton steps in {beyond} regimes with n p^2 > {MOST_WORK:.0e}")
     if beyond := sum(work > MOST_MAPPED for work in wide) if scale != "quick" else 0:
         lines.append(f"many passes behind a survey in {beyond} regimes with n p^2 > {MOST_MAPPED:.0e}")
+    if beyond := sum(n * p > MOST_NUMBERS for n, p in given) if scale == "medium" else 0:
+        lines.append(f"accelerated DP-GD in {beyond} regimes with n p > {MOST_NUMBERS:.0e}")
     return lines
 
 
