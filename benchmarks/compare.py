@@ -6,8 +6,9 @@
     python -m benchmarks.compare page build/compare
 
 The last command writes the tables and conclusions of ``build/compare`` between the comments of docs/compare.md, and
-copies its plots, JSON and HTML page to docs/compare/. A medium comparison leaves out the paper's table, its rates and
-its open question: the page keeps those of the last full comparison and states its version.
+copies its plots, JSON and HTML page to docs/compare/. A folder with a map alone changes the map alone. A medium
+comparison leaves out the paper's table, its rates and its open question: the page keeps those of the last full
+comparison and states its version.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dpsco.research.compare.map_picture import SUMMARY, bracket_line, draw_map, 
 from dpsco.research.compare.text_tables import Table, markdown, tables
 
 DOCS = Path(__file__).parents[1] / "docs"
-RESULTS = "compare.json"
+RESULTS, MAP = "compare.json", "map.json"
 OLDER = ("table", "sizes", "outside")
 """Sections that a medium comparison leaves out."""
 
@@ -67,8 +68,12 @@ def with_older(results: dict[str, Any], committed: dict[str, Any]) -> dict[str, 
 def map_parts(results: dict[str, Any]) -> dict[str, str]:
     """Return the text of the map between the comments of the page."""
     table = Table("map", "", SUMMARY, tuple(summary(results)))
-    regimes = f"{len(results['cells'])} regimes, {results['keys']} runs per method and regime."
-    return {"map": f"{markdown(table)}\n\n{regimes} {bracket_line(results)}"}
+    regimes = (
+        f"{len(results['cells'])} regimes. {results['keys']} runs per method where a data set has up to 1e5 numbers, "
+        "half as many per further factor of ten, at least one."
+    )
+    left_out = f" Left out: {'; '.join(results['left_out'])}." if results["left_out"] else ""
+    return {"map": f"{markdown(table)}\n\n{regimes} {bracket_line(results)}{left_out}"}
 
 
 def filled(page: str, texts: dict[str, str]) -> str:
@@ -80,17 +85,21 @@ def filled(page: str, texts: dict[str, str]) -> str:
 
 
 def page(folder: Path) -> None:
-    """Write docs/compare.md and docs/compare/ from a comparison."""
-    target = DOCS / "compare"
-    results = with_older(json.loads((folder / "compare.json").read_text()), json.loads((target / RESULTS).read_text()))
-    regimes = json.loads((folder / "map.json").read_text())
-    texts = parts(results) | map_parts(regimes)
-    for name, each in ((RESULTS, results), ("map.json", regimes)):
-        (target / name).write_text(json.dumps(each, separators=(",", ":")))
-    pictures = {**draw_plots(results, themed=False), "map": draw_map(regimes)}
+    """Write docs/compare.md and docs/compare/ from what ``folder`` has: a comparison, a map, or both."""
+    target, texts, pictures = DOCS / "compare", {}, {}
+    if (folder / RESULTS).exists():
+        results = with_older(json.loads((folder / RESULTS).read_text()), json.loads((target / RESULTS).read_text()))
+        (target / RESULTS).write_text(json.dumps(results, separators=(",", ":")))
+        texts |= parts(results)
+        pictures |= draw_plots(results, themed=False)
+        write_comparison_page(results, target / "compare.html", tables=tables(results), plots=draw_plots(results))
+    if (folder / MAP).exists():
+        regimes = json.loads((folder / MAP).read_text())
+        (target / MAP).write_text(json.dumps(regimes, separators=(",", ":")))
+        texts |= map_parts(regimes)
+        pictures["map"] = draw_map(regimes)
     for name, svg in pictures.items():
         (target / f"{name}.svg").write_text(svg)
-    write_comparison_page(results, target / "compare.html", tables=tables(results), plots=draw_plots(results))
     document = DOCS / "compare.md"
     document.write_text(filled(document.read_text(), texts))
     print(f"  {document.name} and {target.name}/ written")
