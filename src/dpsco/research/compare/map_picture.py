@@ -129,9 +129,10 @@ def draw_map(results: Mapping[str, Any], *, themed: bool = False) -> str:
             for group, title in dict.fromkeys((row[1], row[4]) for row in rows):
                 inside = [k for k, row in enumerate(rows) if row[1] == group]
                 middle = top + sum(inside) / len(inside) + 0.5
-                axes.text(-0.95, middle, title, ha="right", va="center", fontsize=9)
-                axes.plot([-2.3, _ACROSS * wide - 0.3], [top + inside[-1] + 0.97] * 2, color="#999999", linewidth=0.5)
-        axes.set_xlim(-2.4, _ACROSS * wide - 0.3)
+                name = title if len(inside) > 1 else title.replace("\n", " ")
+                axes.text(-0.95, middle, name, ha="right", va="center", fontsize=9)
+                axes.plot([-2.9, _ACROSS * wide - 0.3], [top + inside[-1] + 0.97] * 2, color="#999999", linewidth=0.5)
+        axes.set_xlim(-3.0, _ACROSS * wide - 0.3)
         axes.set_ylim(corners[LIMITS[-1]][1] + len(rows) + 0.8, -1.0)
         axes.set_axis_off()
         patches = [Patch(color=colours[method], alpha=_STRONG, label=method) for method in methods]
