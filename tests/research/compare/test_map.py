@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import json
 import math
-from itertools import product
 
 import numpy as np
 import pytest
@@ -170,9 +169,11 @@ def test_what_does_not_run_has_a_line(monkeypatch) -> None:
 
 
 def test_scales_cover_what_they_promise() -> None:
-    for scale, field in product(("medium", "full"), ("n", "p", "epsilon")):
-        values = {"n": {1_000, 1_000_000}, "p": {10, 1_000}, "epsilon": {0.1, 4.0}}[field]
-        assert values <= {getattr(cell, field) for cell in CELLS[scale]}
+    for field, values in {"n": {1_000, 1_000_000}, "p": {10, 1_000}, "epsilon": {0.1, 4.0}}.items():
+        assert values <= {getattr(cell, field) for cell in CELLS["full"]}
+    assert {cell.n for cell in CELLS["medium"]} == {1_000, 10_000, 100_000}
+    assert {cell.epsilon for cell in CELLS["medium"] if cell.n * cell.p**2 <= 1e6} == {0.1, 1.0, 4.0}
+    assert set(CELLS["medium"]) < set(CELLS["full"])
     assert Cell(1_000_000, 1_000, 0.1, badly_scaled=True) in CELLS["full"]
     assert {cell.badly_scaled for cell in CELLS["quick"]} == {True, False}
 

@@ -16,6 +16,8 @@ SUMMARY = ("limit", "regimes in which a method is best", "excess of `dpsco.plan`
 """Columns of ``summary``."""
 
 _OURS = {"survey + SRGD": EMPHASIS, "SRGD": "#6b3fa0"}
+_LIKE_OURS = ("#9467bd", "#3b3b98")
+"""Colours that are hard to tell from ours when faint."""
 _FAINT, _STRONG = 0.3, 0.75
 _ACROSS = 3
 """Panels side by side."""
@@ -96,7 +98,8 @@ def draw_map(results: Mapping[str, Any], *, themed: bool = False) -> str:
     best = {line["kind"] for _, found in cells for line, _ in found.values()}
     methods = sorted(best, key=lambda method: (method not in _OURS, method))
     others = [method for method in methods if method not in _OURS]
-    colours = {method: COLOURS[k % len(COLOURS)] for k, method in enumerate(others)} | _OURS
+    palette = [colour for colour in COLOURS if colour not in _LIKE_OURS]
+    colours = {method: palette[k % len(palette)] for k, method in enumerate(others)} | _OURS
     sizes = sorted({cell["n"] for cell, _ in cells if not cell["table"]}) or [0]
     rows = sorted({(bool(c["table"]), _group(c)[0], c["p"], c["epsilon"], _group(c)[1]) for c, _ in cells},
                   key=lambda row: (row[0], not row[1].startswith("well"), row[2], row[3]))  # fmt: skip

@@ -83,7 +83,7 @@ CELLS = {
         Cell(n, p, epsilon, bad)
         for bad, (n, p), epsilon in product((False, True), ((1_000, 10), (10_000, 50), (100_000, 10)), (0.1, 1.0, 4.0))
     ),
-    "medium": tuple(cell for cell in _cells(1e7, 1e8) if cell.n > cell.p),
+    "medium": tuple(cell for cell in _cells(1e6, 1e6) if cell.n > cell.p),
     "full": _cells(math.inf, 1e9),
 }
 """Regimes by scale."""
