@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsco.algorithm_1 import NO_Z, eta, response, update
 from dpsco.query import Array
@@ -36,7 +37,8 @@ LONGEST = 256
 """No plan of the response rule has more rounds: beyond, rounds cost and buy nothing measurable."""
 
 # Finer where the algorithm turns from stable to unstable, which is above q = 1.
-_RATIOS = np.concatenate([np.geomspace(1e-6, 0.05, 60, endpoint=False), np.geomspace(0.05, 4.0, 101)])
+_COARSE = 60
+_RATIOS = np.concatenate([np.geomspace(1e-6, 0.05, _COARSE, endpoint=False), np.geomspace(0.05, 4.0, 101)])
 _PLACES = np.log(_RATIOS)
 _HUGE = 1e60
 
@@ -55,10 +57,18 @@ class ResponseCurves(NamedTuple):
 def interpolated(ratios: Array, *tables: Array) -> Array:
     """Each table at any curvature ratios, by linear interpolation in log q; tables first."""
     places = np.clip(np.log(np.maximum(ratios, _RATIOS[0])), _PLACES[0], _PLACES[-1])
-    below = np.clip(np.searchsorted(_PLACES, places, side="right") - 1, 0, len(_PLACES) - 2)  # one search for all
+    below = _below(places)
     values = np.array(tables)
     slopes = np.diff(values, axis=1) / np.diff(_PLACES)
     return np.asarray(slopes[:, below] * (places - _PLACES[below]) + values[:, below])
+
+
+def _below(places: Array) -> NDArray[np.intp]:
+    """Index of the tabulated ratio below each place: both parts of the table are even in log q, so none is searched."""
+    coarse, fine = ((_COARSE - 1) / (_PLACES[_COARSE - 1] - _PLACES[0]), 100.0 / (_PLACES[-1] - _PLACES[_COARSE]))
+    above = _COARSE + (places - _PLACES[_COARSE]) * fine
+    found = np.where(places >= _PLACES[_COARSE], above, (places - _PLACES[0]) * coarse)
+    return np.clip(found.astype(np.intp), 0, len(_PLACES) - 2)  # a place that is NaN has an index too
 
 
 def ratio_weights(ratios: Array, amounts: Array) -> tuple[slice, Array]:
@@ -78,7 +88,7 @@ def ratio_weights(ratios: Array, amounts: Array) -> tuple[slice, Array]:
     weights : array of shape (k, .., used ratios)
     """
     places = np.clip(np.log(np.maximum(ratios, _RATIOS[0])), _PLACES[0], _PLACES[-1])
-    below = np.clip(np.searchsorted(_PLACES, places, side="right") - 1, 0, len(_PLACES) - 2)
+    below = _below(places)
     above = (places - _PLACES[below]) / (_PLACES[below + 1] - _PLACES[below])
     used = slice(int(np.min(below)), int(np.max(below)) + 2)
     k, lines, width = len(amounts), math.prod(ratios.shape[:-1]), used.stop - used.start
