@@ -213,17 +213,29 @@ def test_canaries_without_power_state_no_bound() -> None:
 
 
 def test_an_audit_that_saw_too_little_noise_to_tell_half_of_it_is_not_passed() -> None:
-    """Two rounds of three numbers: no test at alpha = 1e-6 tells a quarter of the noise from all of it."""
-    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 3)
-    small = algorithm_1_plan(problem=problem, n=96, budget=dpsco.Budget(4.0, 1e-6), rounds=2, beta=1.0, clip=1.0)
+    """16 runs of one round of one number: no test at alpha = 1e-6 tells half of the noise from all of it."""
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 1)
+    small = algorithm_1_plan(problem=problem, n=96, budget=dpsco.Budget(4.0, 1e-6), rounds=1, beta=1.0, clip=1.0)
     report = audit(small, seed=0, seconds=1e-6)
     noise = next(check for check in report.checks if check.name == "noise")
     assert (noise.outcome, noise.required) == ("not tested", True)
     assert "allow more seconds" in noise.findings[0]
-    assert "with probability 0.00" in noise.confidence
+    assert "from 16 runs; half the noise would be caught with probability 0.00" in noise.confidence
     assert not report.passed
     assert "NOT TESTED (noise" in report.verdict
-    assert transcript_check(plan_subject(small), np.zeros((1, 3)), np.zeros(1), 1e-6).outcome == "passed"
+
+
+def test_an_audit_without_time_still_sees_enough_to_tell_half_the_noise(monkeypatch, false_alarms) -> None:
+    false_alarms(1e-6)
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 3)
+    small = algorithm_1_plan(problem=problem, n=96, budget=dpsco.Budget(4.0, 1e-6), rounds=2, beta=1.0, clip=1.0)
+    rows = np.zeros((1, 3)), np.zeros(1)
+    check = transcript_check(plan_subject(small), *rows, 1e-6, Clock(0.0))
+    assert check.outcome == "passed", check
+    assert float(check.confidence.rsplit(" ", 1)[1]) >= 0.99
+    draw = Releaser._draw
+    monkeypatch.setattr(Releaser, "_draw", lambda self, row: draw(self, row) / 4.0)
+    assert transcript_check(plan_subject(small), *rows, 1e-6, Clock(0.0)).outcome == "FAILED"
 
 
 def test_the_noise_check_states_how_often_half_the_noise_is_caught(monkeypatch, false_alarms) -> None:
@@ -235,6 +247,7 @@ def test_the_noise_check_states_how_often_half_the_noise_is_caught(monkeypatch, 
     )
     draw = Releaser._draw
     monkeypatch.setattr(Releaser, "_draw", lambda self, row: draw(self, row) / 2.0)
+    monkeypatch.setattr("dpsco.audit.transcript._RUNS", 1)
     found = [transcript_check(target, np.zeros((1, 10)), np.zeros(1), 1e-6, Clock(0.0)) for _ in range(200)]
     stated = float(found[0].confidence.rsplit(" ", 1)[1])
     assert 0.3 < stated < 0.9

@@ -55,7 +55,7 @@ def audit(
         Repeats the synthetic rows and coins; the noise is always fresh.
     seconds : float, optional
         Checks that repeat runs stop after about so long, and say how much they have seen; 45 for an estimator and no
-        limit for a plan unless given.
+        limit for a plan unless given. The check of the noise makes up to 16 runs where fewer show too little.
     progress : callable, optional
         Called with a line of text while the audit goes on.
 
