@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpsco.errors import HorizonError
-from dpsco.release.mechanisms import LARGEST_FIT, Mechanism, mechanism
+import dpsco
+from dpsco.errors import HorizonError, InvalidArgument
+from dpsco.release.mechanisms import LARGEST_FIT, MECHANISMS, Mechanism, mechanism
 from dpsco.release.mechanisms.toeplitz import SquareRoot
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -136,3 +139,28 @@ def test_increments_are_summed_term_after_term_whatever_their_length(size: int) 
         for s in range(step + 1):
             expected = expected + (c[step - s] - (c[step - s - 1] if s < step else 0.0)) * draws[s]
         assert np.array_equal(noise, expected)  # the same bits: a resumed run repeats them
+
+
+@pytest.mark.parametrize("name", [*MECHANISMS, "auto"])
+def test_a_horizon_that_is_too_long_is_refused_before_anything_is_allocated(name: str) -> None:
+    """A plan in a file states any number: reading it neither fills the memory nor goes on for ever."""
+    for horizon in (60_000_000, 10**30):
+        tracemalloc.start()
+        with pytest.raises(InvalidArgument, match=f"horizon={horizon} <= .*Use fewer rounds"):
+            mechanism(name, horizon=horizon)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 1 << 20
+    longest = MECHANISMS["workload" if name == "auto" else name].most_rounds  # type: ignore[attr-defined]
+    assert LARGEST_FIT <= longest <= 1 << 22
+
+
+def test_a_plan_in_a_file_with_too_many_rounds_is_refused() -> None:
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 3)
+    budget = dpsco.Budget(1.0, 1e-6)
+    made = dpsco.Plan(problem, 10**12, budget, dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0, mechanism="tree"))
+    for name, rounds in (("dense", 20_000), ("auto", 60_000_000), ("tree", 60_000_000), ("independent", 60_000_000)):
+        data = made.to_dict()
+        data["method"].update(mechanism=name, rounds=rounds)
+        with pytest.raises(InvalidArgument, match="fewer rounds"):
+            dpsco.Plan.from_json(json.dumps(data))

@@ -118,6 +118,7 @@ class BufferedToeplitz(Buffered):
     """Max error within 0.2 % of square-root Toeplitz, with a few p-vectors of memory."""
 
     name = "blt"
+    most_rounds = 1 << 20  # one recursion per round, and a fit that repeats it
 
     def fit(self) -> Decays:
         """Fit the decays to the max error; results are cached."""

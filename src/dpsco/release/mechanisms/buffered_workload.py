@@ -65,6 +65,7 @@ class BufferedWorkload(Buffered):
     """
 
     name = "workload"
+    most_rounds = 1 << 16  # a fit of seconds, and about 400 bytes per round
 
     def __init__(
         self,

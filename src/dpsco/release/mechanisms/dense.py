@@ -47,6 +47,7 @@ class Dense(Mechanism):
     """
 
     name = "dense"
+    most_rounds = 1 << 10  # a fit in O(T^3) time
 
     def __init__(self, horizon: int, objective: str = "max") -> None:
         super().__init__(horizon)

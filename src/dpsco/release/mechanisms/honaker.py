@@ -49,6 +49,7 @@ class Honaker(Mechanism):
     """Binary tree that averages each node with the nodes below it."""
 
     name = "honaker"
+    most_rounds = 1 << 20  # about 200 bytes per round
 
     @property
     def rows(self) -> int:

@@ -21,7 +21,7 @@ import abc
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from dpsco.query import Array
 from dpsco.release.long_vectors import combined
 
 __all__ = ["ROUNDINGS", "Draw", "Increments", "Mechanism", "NoiseBuffers"]
-
-MOST_ROUNDS = 1 << 26
-"""Longest horizon: a mechanism holds some numbers per round."""
 
 ROUNDINGS = 32
 """Roundings of one increment besides one per draw that it adds: scaling, weights, the grid."""
@@ -68,12 +65,15 @@ class Mechanism(abc.ABC):
     """
 
     name: str
+    most_rounds: ClassVar[int] = 1 << 22
+    """Longest horizon: the factorisation takes seconds and less than 1 GB, also for a plan that a file states."""
 
     def __init__(self, horizon: int) -> None:
         self.horizon = positive_integer("horizon", horizon, "It is the number of rounds T.")
-        if self.horizon > MOST_ROUNDS:
+        if self.horizon > self.most_rounds:
             raise InvalidArgument(
-                f"Expected horizon={horizon} <= {MOST_ROUNDS:,}: some numbers are held per round. Use fewer rounds."
+                f"Expected horizon={horizon} <= {self.most_rounds:,} for mechanism={self.name!r}: its factorisation "
+                "would not fit into memory, or take too long. Use fewer rounds, or another mechanism."
             )
 
     # --- matrices -----------------------------------------------------------------------------

@@ -27,6 +27,8 @@ class Restarted(Mechanism):
     Raises InvalidArgument unless restarts < horizon.
     """
 
+    name = "restarted"
+
     def __init__(self, horizon: int, restarts: int, make: Callable[[int], Mechanism]) -> None:
         super().__init__(horizon)
         if restarts >= self.horizon:

@@ -71,6 +71,7 @@ class Smooth(Mechanism):
     """Binary tree on balanced leaves: the same error in every round, lower than the tree's largest."""
 
     name = "smooth"
+    most_rounds = 1 << 20  # a list of words, one per round
 
     def __init__(self, horizon: int) -> None:
         super().__init__(horizon)

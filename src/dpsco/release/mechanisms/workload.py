@@ -77,6 +77,7 @@ class Workload(Mechanism):
     """
 
     name = "workload"
+    most_rounds = 1 << 10  # a fit in O(T^3) time
 
     def __init__(self, horizon: int, z_step: str = "halved", prior: Any = "robust", ridge: float | None = None) -> None:
         super().__init__(horizon)
