@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -403,3 +404,24 @@ def test_a_charge_leaves_other_files_alone(tmp_path: Path) -> None:
     one.charge("week 1", Budget(1.0, 1e-6))
     assert len(two.runs) == len(one.runs) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["people.json", "people.json.new"]
+
+
+@pytest.mark.parametrize("at", ["before the content", "after it"])
+def test_an_interrupted_creation_leaves_an_account_or_nothing(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpsco.json_files import write_sealed
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        if at == "after it":
+            write_sealed(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dpsco.accounting.account.write_sealed", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Account.create(tmp_path / "people.json", LIMIT)
+    if at == "after it":
+        assert Account(tmp_path / "people.json").runs == []
+    else:
+        assert list(tmp_path.iterdir()) == []

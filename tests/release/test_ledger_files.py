@@ -179,6 +179,13 @@ def test_the_secret_is_readable_by_its_owner_only_and_the_key_is_erased_at_the_e
         assert bytes.fromhex(key) not in path.read_bytes()
 
 
+def test_an_error_behind_the_last_round_leaves_no_key(tmp_path: Path) -> None:
+    """A complete run needs none: it is given back as it is."""
+    folder = stopped_run(tmp_path / "run", ROUNDS - 1, key=None)
+    assert json.loads((folder / "secret.json").read_text())["key"] is None
+    assert resume(folder, key=None).report.private
+
+
 def test_public_files_hold_no_key(tmp_path: Path) -> None:
     folder = stopped_run(tmp_path / "run", key=None)
     key = json.loads((folder / "secret.json").read_text())["key"]

@@ -107,7 +107,8 @@ class Account:
         try:
             write_sealed(place, {"format": FORMAT, **{name: getattr(limit, name) for name in _LIMIT}, "runs": []})
         except BaseException:
-            place.unlink()
+            if not place.stat().st_size:  # an account that is complete stays: somebody may have charged it already
+                place.unlink()
             raise
         return cls(place, limit)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsco.accounting.account import Account
 from dpsco.clipping import Oracle, RowMap
-from dpsco.errors import HorizonError, InvalidArgument
+from dpsco.errors import DpscoError, HorizonError, InvalidArgument
 from dpsco.held_files import Place
 from dpsco.methods import InGeometry, Surveyed
 from dpsco.planning.geometry import Geometry
@@ -385,7 +385,9 @@ class Run:
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         try:
-            if kind is None:
+            # Also after an error behind the last round, in ``on_round`` say: a complete run needs no key. The error
+            # that ended the block comes first, so one of the erasure (a full disk, a forked child) does not hide it.
+            with nullcontext() if kind is None else suppress(DpscoError, OSError):
                 self.erase_key()
         finally:
             self._resources.close()
