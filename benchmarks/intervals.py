@@ -3,15 +3,16 @@
     python -m benchmarks intervals                       every cell, 400 runs each: hours
     python -m benchmarks intervals --runs 60 --n 3e4     fewer runs, one size
     python -m benchmarks intervals --loss huber --p 10 --epsilon 1 4 --true 1
-    python -m benchmarks intervals --p 50 --epsilon 1 --hidden 9      what intervals would be where they are refused
+    python -m benchmarks intervals --p 50 --epsilon 0.25 --hidden 9   what intervals would be where they are refused
+    python -m benchmarks intervals --jobs 2 --record runs.jsonl       in two processes; runs on record are not run again
     python -m benchmarks intervals --quick               one cell, a few runs
 
 Rows: Gaussian columns of correlation 0.5 from one to the next; every third one is cut to 0/1, every third one clamped;
 rows longer than 1.4 sqrt(p) are shortened. Well specified: labels follow the model of the loss (Huber: Student noise of
 three degrees of freedom). Misspecified: the mean bends, two columns interact, the noise depends on a column, and for
-Huber it is skewed; the target is then the population minimiser, found on one or ten million other rows. Each run draws
-new rows, new labels and new noise, and is the library's own: dpsco.plan(..., survey="intervals"), train,
-confidence_intervals.
+Huber it is skewed; the target is then the population minimiser, found on one or ten million other rows. Each seed draws
+new rows, on which every cell draws its own labels and noise. A run is the library's own: dpsco.plan(...,
+survey="intervals"), train, confidence_intervals.
 
 Columns: coverage averaged over the coefficients and of the worst one; the median over coefficients of the median width
 over 2 x 1.96 times the root mean square error of the runs; the coverage of the naive interval, which ignores privacy
