@@ -62,9 +62,11 @@ class RandomOrder:
         low, high = (int(np.searchsorted(self._starts, rank, side="right")) - 1 for rank in (first, last - 1))
         inside = (self._keys >= low) & (self._keys <= high)
         for key in {low, high}:
-            start, tied = int(self._starts[key]), self._tied(key)
-            inside[tied[: max(first - start, 0)]] = False
-            inside[tied[max(last - start, 0) :]] = False
+            start, stop = int(self._starts[key]), int(self._starts[key + 1])
+            if start < first or last < stop:
+                tied = self._tied(key)
+                inside[tied[: max(first - start, 0)]] = False
+                inside[tied[max(last - start, 0) :]] = False
         return np.flatnonzero(inside)
 
     def _tied(self, key: int) -> NDArray[np.int64]:
