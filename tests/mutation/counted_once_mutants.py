@@ -73,7 +73,7 @@ COUNTED_ONCE = (
     ),
     Mutant(
         "a quote that was not escaped joins rows",
-        (("rows/readers/csv.py", "        self._quotes.look(whole)\n", ""),),
+        (("rows/readers/csv.py", "return self._quotes.mended(block)", "return block"),),
         ("tests/rows/test_lines_of_csv.py::test_a_quote_that_was_not_escaped_joins_no_rows",),
     ),
 )

@@ -6,6 +6,8 @@ from tests.mutation.mutant import Mutant
 
 __all__ = ["INGESTION"]
 
+LINE_ENDS = "tests/rows/test_line_ends_of_csv.py"
+
 INGESTION = (
     Mutant(
         "a step in place decides whether rows keep their norm",
@@ -41,5 +43,30 @@ INGESTION = (
             ("rows/named_columns.py", "except Exception:  # a zone that", "except ValueError:  # a zone that"),
         ),
         ("tests/rows/test_dates_with_zones.py::test_no_date_stops_the_call_or_changes_another_row",),
+    ),
+    Mutant(
+        "a carriage return in a cell makes a row",
+        (("rows/readers/csv_quotes.py", "letters[lone[np.searchsorted(quotes, lone) % 2 == 0]] = blank[0]", "pass"),),
+        (f"{LINE_ENDS}::test_files_of_writers_that_leave_a_carriage_return_unquoted",),
+    ),
+    Mutant(
+        "a carriage return in a cell of a file with odd quotes makes a row",
+        (("rows/readers/csv_quotes.py", "letters[other[~inside]] = self._blank[0]", "pass"),),
+        (f"{LINE_ENDS}::test_random_text_is_read_as_letter_by_letter",),
+    ),
+    Mutant(
+        "the first row says how lines end where there is no header",
+        (("rows/readers/csv.py", 'b"\\n" if self._stated else _line_end(path)', "_line_end(path)"),),
+        (f"{LINE_ENDS}::test_without_a_header_no_row_says_how_lines_end",),
+    ),
+    Mutant(
+        "an even number of quotes counts as clean",
+        (("rows/readers/csv_quotes.py", "clean = not len(quotes) or _clean(", "clean = True or _clean("),),
+        (f"{LINE_ENDS}::test_two_quotes_on_a_line_that_were_not_escaped_join_no_rows",),
+    ),
+    Mutant(
+        "a quote that is never closed joins the rows behind it",
+        (("rows/readers/csv.py", "            self._quotes.finish()\n", ""),),
+        (f"{LINE_ENDS}::test_a_quote_that_is_never_closed_stops_the_run",),
     ),
 )

@@ -61,7 +61,7 @@ ONE_ROW = (
         (
             (
                 "rows/readers/csv.py",
-                "_WholeLineEnds(raw, OpenQuotes(self._delimiter))",
+                "_WholeLineEnds(raw, OpenQuotes(self._delimiter, end))",
                 "raw",
             ),
         ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +16,7 @@ from dpsco.parallel import available_threads, in_order
 from dpsco.rows.readers.arrow import arrow_table
 from dpsco.rows.readers.csv_blocks import LongRow, WholeRows
 from dpsco.rows.readers.csv_parse import BLOCK_BYTES, CsvForm, LinesOfBlanks, silent
-from dpsco.rows.readers.csv_quotes import OpenQuotes
+from dpsco.rows.readers.csv_quotes import LineEnd, OpenQuotes
 from dpsco.rows.readers.source import (
     Part,
     Table,
@@ -113,27 +115,29 @@ class CsvSource(TableSource):
             if names != self.names:
                 raise DataError(f"The file {path.name!r} has other columns than {self._paths[0].name!r}.")
         for path in self._paths:
-            if self._stated is None and not _goes_on(path):
+            end = b"\n" if self._stated else _line_end(path)  # without a header no row decides how lines end
+            if end is None:
                 continue
-            first = 0 if self._stated else 1
+            first, form, rest = 0 if self._stated else 1, CsvForm(self.names, self._delimiter, wanted), b""
             try:
                 with opened_bytes(path) as raw:
-                    rows = WholeRows(raw, self._delimiter, BLOCK_BYTES)
-                    form = CsvForm(self.names, self._delimiter, wanted)
-                    for text in rows:
-                        yield partial(_parsed, path, form, text, first)
-                        first = 1
-                    if rows.rest not in (b"", b"\n"):
-                        yield from self._serial(_Behind(rows.rest, raw), form, first)
+                    if end == b"\n":
+                        rows = WholeRows(raw, self._delimiter, BLOCK_BYTES)
+                        for text in rows:
+                            yield partial(_parsed, path, form, text, first)
+                            first = 1
+                        rest = rows.rest
+                    if end == b"\r" or rest not in (b"", b"\n"):
+                        yield from self._serial(_Behind(rest, raw), form, first, end)
             except LongRow:
                 damaged(path, _LONG)
             except (arrow("pyarrow").ArrowException, OSError) as error:
                 damaged(path, _LONG if "straddling object" in str(error) else _GARBLED)
 
-    def _serial(self, raw: Any, form: CsvForm, first: int) -> Iterator[Callable[[], Any]]:
+    def _serial(self, raw: Any, form: CsvForm, first: int, end: LineEnd) -> Iterator[Callable[[], Any]]:
         """Yield the batches of a file that cannot be cut into blocks, lines of blanks in their places."""
         pa, blanks = arrow("pyarrow"), LinesOfBlanks(first)
-        with _WholeLineEnds(raw, OpenQuotes(self._delimiter)) as lines:
+        with _WholeLineEnds(raw, OpenQuotes(self._delimiter, end)) as lines:
             with silent():
                 reader = form.reader(lines, first, blanks)
             while True:
@@ -175,14 +179,15 @@ class _Behind(io.RawIOBase):
         self._held, self._raw = held, raw
 
     def read(self, size: int = -1) -> bytes:
+        """Return ``size`` bytes unless the file ends: Arrow takes a row over the end of one block, not of two."""
         if not self._held:
             return self._raw.read(size)
-        block, self._held = self._held[:size], self._held[size:]
-        return block
+        block, self._held = (self._held, b"") if size < 0 else (self._held[:size], self._held[size:])
+        return block + self._raw.read(-1 if size < 0 else size - len(block))
 
 
 class _WholeLineEnds(io.RawIOBase):
-    """Bytes of a file in blocks that never end between CR and LF.
+    """Bytes of a file in blocks that never end between CR and LF, without a mark of byte order.
 
     Arrow drops an LF that begins a block behind a CR, also in a quoted cell: the length of one row would decide about a
     cell of another.
@@ -190,30 +195,38 @@ class _WholeLineEnds(io.RawIOBase):
 
     def __init__(self, raw: BinaryIO, quotes: OpenQuotes) -> None:
         super().__init__()
-        self._raw, self._held, self._quotes = raw, b"", quotes
+        self._raw, self._quotes = raw, quotes
+        self._held = raw.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        block = self._held + self._raw.read(size - len(self._held)) if self._held else self._raw.read(size)
-        self._held = b"\r" if len(block) == size > 1 and block.endswith(b"\r") else b""
-        whole = block[: len(block) - len(self._held)]
-        self._quotes.look(whole)
-        return whole
+        block = self._held + self._raw.read(max(0, max(1, size - 1) - len(self._held)) if size > 0 else -1)
+        self._held = self._raw.read(1) if block.endswith(b"\r") else b""
+        if self._held == b"\n" and len(block) != size:
+            block, self._held = block + self._held, b""
+        if not block:
+            self._quotes.finish()
+            return b""
+        return self._quotes.mended(block)
 
     def close(self) -> None:
         self._raw.close()
         super().close()
 
 
-def _goes_on(path: Path) -> bool:
-    """Whether the first line ends, in any of the three ways: Arrow refuses a file that is a header without an end."""
+def _line_end(path: Path) -> LineEnd | None:
+    """Return what ends the header line and so every line: LF (also behind a CR), or CR; None if nothing follows it.
+
+    Arrow refuses a file that is a header without an end. The names in a header have no line breaks (see ``_header``).
+    """
     try:
         with opened_bytes(path) as file:
             while block := file.read(1 << 16):
-                if b"\n" in block or b"\r" in block:
-                    return True
-        return False
+                if (found := re.search(rb"[\r\n]", block)) is not None:
+                    behind = block[found.end() : found.end() + 1] or file.read(1)
+                    return b"\r" if found[0] == b"\r" and behind != b"\n" else b"\n"
+        return None
     except (OSError, EOFError):
-        return True
+        return b"\n"
