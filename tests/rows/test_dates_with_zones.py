@@ -68,7 +68,7 @@ def fitting(unit: str) -> list[str]:
     return [d for d, s in zip(DATES, whole, strict=True) if np.isnat(s) or abs(s.astype(np.int64)) < reach]
 
 
-@pytest.mark.parametrize("zone", [*ZONES, Refusing()], ids=str)
+@pytest.mark.parametrize("zone", [*ZONES, Refusing()], ids=[*map(str, ZONES), "refusing"])
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])
 def test_no_date_stops_the_call_or_changes_another_row(unit: str, zone: Any) -> None:
     alone = {date: features(np.array([date], "datetime64[s]"), unit, zone)[0] for date in fitting(unit)}
