@@ -28,7 +28,7 @@ def test_a_fit_that_is_ended_goes_on_with_the_same_model(sign: signal.Signals, t
     def command(run) -> list[str]:
         options = "--label y --features a,b,c --epsilon 1 --delta 1e-6 --rounds 200 --rows 20000 --survey none"
         options += " --resume --json --shuffle 500"
-        files = [str(tmp_path / "rows.csv"), "--checkpoint", str(run), "--out", str(run / "model.json")]
+        files = [str(tmp_path / "rows.csv"), "--checkpoint", str(run), "--out", str(run.with_suffix(".json"))]
         return [sys.executable, "-m", "dpsco.cli", "fit", *files, *options.split()]
 
     for attempt in range(5):  # a run may be faster than the signal
@@ -47,9 +47,9 @@ def test_a_fit_that_is_ended_goes_on_with_the_same_model(sign: signal.Signals, t
     if sign == signal.SIGINT:
         assert process.returncode == 130
         assert "--resume" in told
-    assert not (run / "model.json").exists()
+    assert not run.with_suffix(".json").exists()
     twin = shutil.copytree(run, tmp_path / "twin")
     for folder in (run, twin):
         subprocess.run(command(folder), check=True, capture_output=True)
-    assert (run / "model.json").read_bytes() == (twin / "model.json").read_bytes()
+    assert run.with_suffix(".json").read_bytes() == twin.with_suffix(".json").read_bytes()
     assert released.read_bytes() == (twin / "released.bin").read_bytes()

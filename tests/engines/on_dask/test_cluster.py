@@ -58,7 +58,7 @@ def test_a_file_that_cannot_be_read_stops_the_run_and_mended_it_goes_on(table, t
 
 def fit(table: Path, run: Path, *more: str) -> list[str]:
     options = "--label bought --classes no,yes --features x0,x1 --epsilon 1 --delta 1e-6 --rounds 60 --resume --json"
-    arguments = [str(table), *options.split(), "--checkpoint", str(run), "--out", str(run / "model.json"), *more]
+    arguments = [str(table), *options.split(), "--checkpoint", str(run), "--out", str(run.with_suffix(".json")), *more]
     return [*ISOLATED, sys.executable, "-m", "dpsco.cli", "fit", *arguments]
 
 
@@ -79,7 +79,7 @@ def test_a_killed_driver_resumes_on_a_cluster_or_in_one_process(table, tmp_path,
     for where in ((), ("--local-cluster", "1")):
         run = shutil.copytree(begun, tmp_path / f"run {len(where)}")
         subprocess.run(fit(table, run, "--survey", survey, *where), check=True, capture_output=True, timeout=120)
-        models.append(json.loads((run / "model.json").read_text())["parameters"])
+        models.append(json.loads(run.with_suffix(".json").read_text())["parameters"])
         after = (run / ledger / "released.bin").read_bytes()
         assert after.startswith(before)
         assert len(after) > len(before)
