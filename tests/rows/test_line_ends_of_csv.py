@@ -183,10 +183,10 @@ def test_two_quotes_on_a_line_that_were_not_escaped_join_no_rows(odd: str, tmp_p
 @pytest.mark.parametrize("place", [0, 50, 89])
 def test_a_quote_that_is_never_closed_stops_the_run(place: int, end: str, tmp_path: Any, monkeypatch: Any) -> None:
     """No other quote is in the file: Arrow would make one cell of all rows behind it."""
-    lines = [f"{k / 100},word{k},1" for k in range(90)]
-    lines[place] = '0.5,"x,1'
+    lines = [f"{k / 100},1,word{k}" for k in range(90)]
+    lines[place] = '0.5,1,"x'
     for tail in ([], [""]):
-        (tmp_path / "rows.csv").write_bytes(ENDS[end].join(["x,u,y", *lines, *tail]).encode())
+        (tmp_path / "rows.csv").write_bytes(ENDS[end].join(["x,y,u", *lines, *tail]).encode())
         for size in (400, 4 << 20):
             with pytest.raises(DataError):
                 texts(tmp_path / "rows.csv", size, monkeypatch)
