@@ -61,13 +61,15 @@ def clean_rows(text: bytes, delimiter: str, end: LineEnd, *, at_start: int | Non
 def _blanked(text: bytes, cut: int, quotes: NDArray[np.int64], end: LineEnd, blank: bytes) -> bytes:
     """Return the text with blanks for line ends of the other kind before ``cut`` that lie outside of quotes."""
     other = b"\r" if end == b"\n" else b"\n"
-    found = text.count(other, 0, cut)
-    if not found or (end == b"\n" and found == text.count(b"\r\n", 0, cut)):
+    if text.find(other, 0, cut) < 0:
         return text
-    letters = np.frombuffer(text, dtype=np.uint8).copy()
+    letters = np.frombuffer(text, dtype=np.uint8)
     lone = np.flatnonzero(letters[:cut] == other[0])
     if end == b"\n":
         lone = lone[letters[lone + 1] != _LF]  # the last letter before the cut is an LF
+    if not len(lone):
+        return text
+    letters = letters.copy()
     letters[lone[np.searchsorted(quotes, lone) % 2 == 0]] = blank[0]
     return letters.tobytes()
 
