@@ -26,7 +26,7 @@ QUICK: dict[str, list[str]] = {
     "planner": ["--quick", "--only", "low eps"],
     "speed": ["0.01", "float32", "softmax"],
     "default_fit": ["20000"],
-    "files": ["50000"],
+    "files": ["10"],
     "adult": [],
     "survey": ["--quick"],
     "survey_pictures": ["build/pictures", "--quick"],

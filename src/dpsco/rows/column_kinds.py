@@ -28,6 +28,7 @@ Entry = tuple[int | NDArray[np.int64], float | NDArray[Any]]
 
 TRUE, FALSE = ("1", "true", "yes", "t", "y", "on"), ("0", "false", "no", "f", "n", "off")
 DECADES = 1000.0
+_FEW_LINES = 24
 _DAY = re.compile(r"^(\d{4})(?:([-/.])(\d{1,2})\2(\d{1,2})|()(\d\d)(\d\d))(?:$|[T ])", re.ASCII)
 _MONTH = re.compile(r"^(\d{4})(?:[-/](\d{1,2}))?$", re.ASCII)
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
@@ -81,6 +82,20 @@ class Column:
     def entries(self, column: Any) -> list[Entry]:
         """Return which features each row sets, and to what."""
         raise NotImplementedError
+
+    def write(self, column: Any, out: NDArray[np.float32]) -> None:
+        """Write the features of all rows to ``out``, a line per feature."""
+        entries = self.entries(column)
+        if len(entries) == 1 and isinstance(entries[0][0], int):  # each row sets the one feature
+            out[0] = entries[0][1]
+            return
+        out[...] = 0.0
+        for place, value in entries:
+            if isinstance(place, int):
+                out[place] = value
+            else:
+                known = np.flatnonzero(place >= 0)
+                out[place[known], known] = value
 
     def _own(self) -> tuple[str, ...]:
         raise NotImplementedError
@@ -166,6 +181,14 @@ class Number(_Scaled):
         share /= high - low
         return self._share(share, known)
 
+    def write(self, column: Any, out: NDArray[np.float32]) -> None:
+        """Write the feature; without a range, in one pass where all cells are finite."""
+        if self.low is None and not self.missing:
+            out[0] = column
+            if np.isfinite(out[0]).all():
+                return
+        super().write(column, out)
+
     def _log(self, cells: Any) -> Any:
         """Map numbers of the range by the logarithm, up to scale."""
         low, high = self.low or 0.0, self.high or 0.0
@@ -221,6 +244,15 @@ class _Chosen(Column):
         """Return the feature of each cell."""
         texts = np.array([*(bool(label_text(text)) for text in column.values), False])
         return [(self.places(column), 1.0), *self._flag(~texts[column.codes])]
+
+    def write(self, column: Coded, out: NDArray[np.float32]) -> None:
+        """Write the features; few of them line by line, which is faster than place by place."""
+        if self.missing or self.size > _FEW_LINES:
+            super().write(column, out)
+            return
+        places = self.places(column).astype(np.int8)
+        for place, line in enumerate(out):
+            np.equal(places, np.int8(place), out=line)
 
     def _place(self) -> Callable[[str], int]:
         raise NotImplementedError

@@ -178,15 +178,7 @@ class PublicColumns:
         ends = np.cumsum([column.size for column in self.features])
 
         def fill(column: Column, end: int) -> None:
-            own, entries = lines[end - column.size : end], column.entries(table[column.name])
-            if len(entries) > 1 or column.size > 1:  # else each row sets the one feature
-                own[...] = 0.0
-            for place, value in entries:
-                if isinstance(place, int):
-                    own[place] = value
-                else:
-                    known = np.flatnonzero(place >= 0)
-                    own[place[known], known] = value
+            column.write(table[column.name], lines[end - column.size : end])
 
         columns = zip(self.features, ends, strict=True)
         if rows < _SHARED_ROWS:

@@ -11,6 +11,7 @@ import pytest
 
 import dpsco
 from dpsco.engines.dask import ParquetRows, layout, train
+from dpsco.engines.dask import oracle as driver
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.public_columns import PublicColumns
 from dpsco.run import watching
@@ -33,17 +34,37 @@ class Future:
 class Here:
     """A client whose tasks run at once, in this process, on copies as a network makes them."""
 
-    def submit(self, task: Any, *arguments: Any, key: str, priority: int, pure: bool = True) -> Future:
+    def submit(self, task: Any, *arguments: Any, key: str, priority: int) -> Future:
         made = [argument.value if isinstance(argument, Future) else argument for argument in arguments]
         return Future(pickle.loads(pickle.dumps(task(*pickle.loads(pickle.dumps(made))))))  # noqa: S301
+
+    def get(self, graph: dict[str, Any], keys: list[str], *, sync: bool, priority: int) -> list[Future]:
+        done: dict[str, Future] = {}
+
+        def made(argument: Any) -> Any:
+            return future(argument) if isinstance(argument, str) and argument in graph else argument
+
+        def future(key: str) -> Future:
+            if key not in done:
+                task, *arguments = graph[key]
+                done[key] = self.submit(task, *map(made, arguments), key=key, priority=priority)
+            return done[key]
+
+        return [future(key) for key in keys]
+
+    def gather(self, futures: list[Future]) -> list[Any]:
+        return [future.value for future in futures]
 
     def nthreads(self) -> dict[str, int]:
         return {"here": 2}
 
 
-@pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=[0, 1 << 30])
+def small_shards(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Small shards, all queries and sums long ones or all short ones."""
     monkeypatch.setattr(layout, "SHARD_BYTES", 100_000)
+    monkeypatch.setattr(driver, "_LONG_QUERY", request.param)
+    monkeypatch.setattr(driver, "_LONG_SUM", request.param)
 
 
 def a_plan(columns: PublicColumns, loss: Any = None, kind: str = "full", adjacency: str = "zero-out") -> dpsco.Plan:

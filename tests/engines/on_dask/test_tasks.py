@@ -50,7 +50,7 @@ def sums_by_shards(plan: dpsco.Plan, rows: ParquetRows, oracle) -> tuple[list[Cl
         for span in batch.spans:
             held = {k: tasks.load(rows.shards[k], rows.form, rows.unreadable, rows.order.shuffle) for k in span.shards}
             lent = [pickle.loads(pickle.dumps(tasks.pick(held[k], rows.order, span))) for k in span.others]  # noqa: S301
-            message = tasks.answer((a_query(plan, batch.step), oracle), rows.order, span, held[span.home], *lent)
+            message = tasks.answer(a_query(plan, batch.step), oracle, rows.order, span, held[span.home], *lent)
             messages.append(pickle.loads(pickle.dumps(message)))  # noqa: S301
             total += messages[-1].clipped()
         total.total = to_grid(total.total, plan.schedule.calibration.grid)

@@ -7,8 +7,9 @@ Shards are read in their order, so many ahead of the span that is waited for as 
 summed, released and stepped, the shards of the next are being read.
 Guarantee: sums on the grid are exact in any order; they are added in the order of the spans, so that a run without
 noise repeats its bits as well. Neither the number of workers nor what became of them changes the result.
-Cost: a worker holds a few shards; the driver a few p-vectors; p numbers cross the network a span
-(those of the moment in a survey), and the map of the rows crosses it once per round and worker.
+Cost: a worker holds a few shards; the driver a few p-vectors; p numbers cross the network a span. The many numbers of a
+survey's moment are added up on the workers first. The map of the rows crosses the network once per worker. A round is
+one message to the scheduler and one back, where its spans are few.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +35,9 @@ from dpsco.query import Batch, Clipped, Query, to_grid
 __all__ = ["DaskOracle"]
 
 _FIRST, _LATER = 1, 0  # a sum that the driver waits for goes before reading ahead
+_LONG_QUERY, _LONG_SUM = 1 << 16, 1 << 19  # bytes
+
+T = TypeVar("T")
 
 
 class DaskOracle:
@@ -44,6 +48,9 @@ class DaskOracle:
         self._run = uuid.uuid4().hex[:12]  # runs that share a scheduler share no keys
         self._loads: dict[int, Any] = {}
         self._next = self._queries = 0
+        self._sent: tuple[Oracle, Any] | None = None
+        self._done: list[Any] = []
+        """Results and shards that are used up. Letting go of them is a message, and the next query goes before it."""
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         """Return the clipped sum of one round, added up over its spans on the cluster."""
@@ -55,53 +62,72 @@ class DaskOracle:
             return self._answer(query, batch.spans)
 
     def _answer(self, query: Query, spans: Sequence[Span]) -> Clipped:
-        # A task rather than scattered data: if the worker that holds it dies, Dask makes it again.
         self._queries += 1
-        name = f"query-{self._run}-{self._queries}"
-        asked = self._client.submit(_same, (query, self.oracle), key=name, priority=_FIRST)
         ahead = self._ahead()
         total = Clipped(np.zeros(sum_length(query)), 0)
-        todo, waiting = deque(spans), deque[tuple[Span, Any]]()
+        size = max(1, ahead // 2)  # two groups are under way
+        todo = deque(spans[k : k + size] for k in range(0, len(spans), size))
+        waiting = deque[tuple[Sequence[Span], list[Any]]]()
         while todo or waiting:
-            while todo and len(waiting) < ahead:
-                waiting.append((todo[0], self._submit(asked, todo.popleft())))
-            self._read_up_to(waiting[0][0].home + ahead)
-            span, future = waiting.popleft()
-            part = future.result()
-            total += part.clipped()
-            self._note(part.unread)
-            for number in span.frees:
-                del self._loads[number]
+            while todo and len(waiting) < 2:
+                waiting.append((todo[0], self._submit(query, todo.popleft())))
+            self._read_up_to(waiting[0][0][0].home + ahead)
+            group, futures = waiting.popleft()
+            for part in self._client.gather(futures):
+                total += part.clipped()
+                self._note(part.unread)
+            self._done += [*futures, *(self._loads.pop(number) for span in group for number in span.frees)]
         total.total = to_grid(total.total, query.grid)  # sparse rows are summed on a finer one
         return total
 
     def close(self) -> None:
         """Let go of everything on the workers."""
         self._loads.clear()
+        self._done.clear()
+        self._sent = None
 
     def _ahead(self) -> int:
         """How many shards the workers may hold: one for each thread, two for each worker."""
         return max(2, sum(max(2, threads) for threads in self._client.nthreads().values()))
 
-    def _submit(self, asked: Any, span: Span) -> Any:
-        self._read_up_to(max(span.shards))
-        order, name = self._stream.rows.order, f"{self._run}-{span.start}"
-        lent = [
-            self._client.submit(
-                tasks.pick, self._loads[k], order, span, key=f"pick-{name}-{k}", priority=_FIRST, pure=False
-            )
-            for k in span.others
-        ]
-        return self._client.submit(
-            tasks.answer,
-            asked,
-            order,
-            span,
-            self._loads[span.home],
-            *lent,
-            key=f"answer-{name}",
-            priority=_FIRST,
-        )
+    def _oracle(self) -> Any:
+        """Return the oracle as the result of a task that lasts: it may hold a map of p x p numbers.
+
+        A task rather than scattered data: if the worker that holds it dies, Dask makes it again.
+        """
+        if self._sent is None or self._sent[0] is not self.oracle:
+            name = f"oracle-{self._run}-{self._queries}"
+            self._sent = self.oracle, self._client.submit(_same, self.oracle, key=name, priority=_FIRST)
+        return self._sent[1]
+
+    def _submit(self, query: Query, spans: Sequence[Span]) -> list[Any]:
+        """Ask for the sums of some spans, all in one message, and return one future for each message that comes back.
+
+        Long sums are added up in pairs on the workers if they are on a grid: additions are exact there, and the pairs
+        depend on the number of workers.
+        """
+        self._read_up_to(max(number for span in spans for number in span.shards))
+        oracle, order, graph = self._oracle(), self._stream.rows.order, dict[str, Any]()
+        asked: Any = query
+        if sum(point.nbytes for point in query.points) > _LONG_QUERY:  # it crosses the network once per worker
+            graph[asked := f"query-{self._run}-{self._queries}-{spans[0].start}"] = (_same, query)
+        sums = []
+        for span in spans:
+            name, lent = f"{self._run}-{span.start}", []
+            for k in span.others:
+                lent.append(f"pick-{name}-{k}")
+                graph[lent[-1]] = (tasks.pick, self._loads[k], order, span)
+            sums.append(f"answer-{name}")
+            graph[sums[-1]] = (tasks.answer, asked, oracle, order, span, self._loads[span.home], *lent)
+        while len(sums) > 1 and query.grid > 0 and 8 * sum_length(query) > _LONG_SUM:
+            pairs = [sums[k : k + 2] for k in range(0, len(sums), 2)]
+            for pair in pairs:
+                if len(pair) == 2:
+                    graph[f"{pair[0]}+"] = (tasks.added, *pair)
+            sums = [pair[0] if len(pair) == 1 else f"{pair[0]}+" for pair in pairs]
+        futures: list[Any] = self._client.get(graph, sums, sync=False, priority=_FIRST)
+        self._done.clear()
+        return futures
 
     def _read_up_to(self, number: int) -> None:
         rows = self._stream.rows
@@ -124,8 +150,8 @@ class DaskOracle:
                 logging.getLogger("dpsco").warning("dpsco: %s cannot be read; its rows count as zero rows.", name)
 
 
-def _same(asked: tuple[Query, Oracle]) -> tuple[Query, Oracle]:
-    return asked
+def _same(sent: T) -> T:
+    return sent
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a worker does: read a shard, lend rows to a neighbour, sum a span. Pure functions of their arguments and files.
+"""What a worker does: read a shard, lend rows, sum a span, add sums. Pure functions of their arguments and files.
 
 A task keeps nothing between calls, so a worker that dies costs time only: what it had is computed again, elsewhere, to
 the same bits.
@@ -26,7 +26,7 @@ from dpsco.rows.file_stream import RowForm
 from dpsco.rows.readers.arrow import ParquetSource
 from dpsco.rows.rechunk import in_blocks, stacked
 
-__all__ = ["answer", "load", "pick", "unit_of"]
+__all__ = ["added", "answer", "load", "pick", "unit_of"]
 
 _CHANGED = "has another number of rows than when the run began. Files must stay as they are during a run."
 
@@ -98,11 +98,10 @@ def pick(rows: SensitiveRows, order: Order, span: Span) -> SensitivePick:
 
 
 def answer(
-    asked: tuple[Query, Oracle], order: Order, span: Span, home: SensitiveRows, *others: SensitivePick
+    query: Query, oracle: Oracle, order: Order, span: Span, home: SensitiveRows, *others: SensitivePick
 ) -> SensitiveSum:
     """Return the clipped sum of the rows of ``span``: those of ``home`` and of its neighbours."""
     _calm()
-    query, oracle = asked
     unread = [entry for part in others for entry in part.unread]
     rows = _mixed_rows(order, span, home, others, unread) if order.shuffle else _rows(span, home, others, unread)
     features = home.chunks[0][0]
@@ -111,6 +110,17 @@ def answer(
     absent = sum(rows for _, rows in unread)
     return SensitiveSum(
         clipped.total, clipped.rows - absent, clipped.clipped_rows, clipped.zeroed_rows - absent, tuple(unread)
+    )
+
+
+def added(first: SensitiveSum, second: SensitiveSum) -> SensitiveSum:
+    """Return the sum of two: exact on the grid of the query, which both are on."""
+    return SensitiveSum(
+        first.total + second.total,
+        first.rows + second.rows,
+        first.clipped_rows + second.clipped_rows,
+        first.zeroed_rows + second.zeroed_rows,
+        first.unread + second.unread,
     )
 
 
