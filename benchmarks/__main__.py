@@ -35,7 +35,7 @@ QUICK: dict[str, list[str]] = {
     "solvers": ["--keys", "1", "--only", "2"],
     "rates": ["--quick"],
     "federation": ["--only", "simulation", "--devices", "2e4", "--keys", "1"],
-    "cluster": ["--parts", "1", "--repeats", "1", "--only", "throughput"],
+    "cluster": ["--parts", "1", "--repeats", "1", "--only", "planned"],
     "ghost_jax": ["mlp", "time", "quick"],
     "speed_peers": ["4096", "16", "sklearn_sgd"],
     "time_to_loss": ["20000", "8", "dpsco", "objective"],

@@ -157,7 +157,7 @@ def trained(case: Case, path: Path, n: int, shuffle: int) -> None:
 
 def measured(case: Case, path: Path, megabytes: float, repeats: int) -> None:
     """Print the seconds of each way to read a file, and the rate of decoding that it reaches."""
-    n = written(path, case.table(PART_ROWS), megabytes)
+    n = written(path, case.table(min(PART_ROWS, int(2000 * megabytes))), megabytes)
     used = [*case.columns.names, "y"]
     runs: dict[str, Callable[[], None]] = {
         "pyarrow alone": lambda: decode(path, used),
