@@ -86,7 +86,7 @@ def local_cluster(workers: int, *, threads: int = 2) -> Iterator[Any]:
             dashboard_address=None,
             scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
         ) as cluster,
-        distributed.Client(cluster, set_as_default=False, direct_to_workers=True) as client,
+        distributed.Client(cluster, set_as_default=False) as client,
     ):
         _wait(client)
         yield client
