@@ -6,7 +6,8 @@
 Two tables, each as one Parquet file with pyarrow's own options and as one CSV file: 50 columns of float32, and 12 of
 float64, 6 of integers and 6 of text. Beside each: pyarrow alone decodes the columns that are used, with as many threads
 (Parquet in batches that are dropped, CSV as a whole table). Medians of interleaved runs, in the page cache, compiled
-code loaded. ``dpsco fit`` is the whole command without the start of its process: it counts the rows, plans, surveys,
+code loaded. In brackets: the time of all processors, which other work on the machine disturbs less, and its ratio.
+``dpsco fit`` is the whole command without the start of its process: it counts the rows, plans, surveys,
 mixes the rows in blocks and writes the model.
 """
 
@@ -167,20 +168,27 @@ def measured(case: Case, path: Path, megabytes: float, repeats: int) -> None:
         "dpsco fit": lambda: command(case, path),
     }
     seconds: dict[str, list[float]] = {name: [] for name in runs}
+    work: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(repeats + 1):
         for name, run in runs.items():
-            start = time.perf_counter()
+            start, begun = time.perf_counter(), time.process_time()
             run()
             if turn:  # the first loads the file and compiled code
                 seconds[name].append(time.perf_counter() - start)
+                work[name].append(time.process_time() - begun)
     floor, mark = statistics.median(seconds["pyarrow alone"]), MARKS[path.suffix]
+    least = statistics.median(work["pyarrow alone"])
     size = path.stat().st_size / 1e6
     print(f"\n{case.name}, {path.suffix[1:]}, {size:,.0f} MB, n = {n:,}, {len(os.sched_getaffinity(0))} threads")
     for name, found in seconds.items():
-        taken = statistics.median(found)
+        taken, used_up = statistics.median(found), statistics.median(work[name])
         ratio = floor / taken
         said = "" if name == "pyarrow alone" else f"   mark {mark:g}  {'met' if ratio >= mark else 'MISSED'}"
-        print(f"  {name:<26}{taken:8.3f} s {size / taken:8,.0f} MB/s {ratio:6.2f} of decoding{said}", flush=True)
+        print(
+            f"  {name:<26}{taken:8.3f} s {size / taken:8,.0f} MB/s {ratio:6.2f} of decoding"
+            f" ({used_up:6.3f} s of processors, {least / used_up:.2f}){said}",
+            flush=True,
+        )
     path.unlink()
 
 

@@ -13,7 +13,7 @@ from dpsco.rows.rechunk import in_blocks
 
 __all__ = ["block_order", "shuffled"]
 
-PIECE_ROWS = 4096
+PIECE_ROWS, PIECE_BYTES = 4096, 4 << 20
 _REUSED_BYTES = 256 << 20
 
 
@@ -25,10 +25,10 @@ def shuffled(chunks: Iterable[tuple[Any, Any]], rows: int, seed: int) -> Iterato
     Cost: memory of one block. A file sorted over more than a block stays sorted from block to block.
     """
     for number, (features, labels) in enumerate(_blocks(iter(chunks), rows)):
-        order = block_order(seed, number, len(labels))
-        for start in range(0, len(order), PIECE_ROWS):
-            picked = order[start : start + PIECE_ROWS]
-            dense = isinstance(features, np.ndarray)
+        order, dense = block_order(seed, number, len(labels)), isinstance(features, np.ndarray)
+        size = PIECE_ROWS * max(1, PIECE_BYTES // (PIECE_ROWS * features[:1].nbytes)) if dense else PIECE_ROWS
+        for start in range(0, len(order), size):
+            picked = order[start : start + size]
             yield np.take(features, picked, axis=0) if dense else features[picked], labels[picked]
 
 
