@@ -47,13 +47,7 @@ ONE_ROW = (
     ),
     Mutant(
         "the rows behind a line that Arrow refuses are dropped",
-        (
-            (
-                "rows/readers/csv.py",
-                '            damaged(path, _LONG if "straddling',
-                '            _ = (path, _LONG if "straddling',
-            ),
-        ),
+        (("rows/readers/csv_parse.py", 'return "error"', 'return "skip"'),),
         (f"{LINES}::test_a_line_of_blanks_far_behind_costs_its_own_row",),
     ),
     Mutant(
@@ -65,7 +59,7 @@ ONE_ROW = (
                 "raw",
             ),
         ),
-        (f"{LINES}::test_where_a_block_ends_decides_nothing",),
+        ("tests/rows/test_csv_blocks.py::test_a_line_end_of_two_letters_inside_a_cell_stays_whole",),
     ),
     Mutant(
         "a cell with a plus that is not UTF-8 stops the run",

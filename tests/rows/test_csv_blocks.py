@@ -106,3 +106,14 @@ def test_a_row_longer_than_a_block_stops_the_run(tmp_path, monkeypatch) -> None:
         path.write_text("a,b\n" + "1,x\n" * 20 + f"{row}\n" + "1,x\n" * 20)
         with pytest.raises(DataError, match="longer than"):
             tables(path, 1000, monkeypatch)
+
+
+@pytest.mark.parametrize("first", ['0,5" pipe', "0,plain"])
+def test_a_line_end_of_two_letters_inside_a_cell_stays_whole(tmp_path, monkeypatch, first) -> None:
+    path = tmp_path / "rows.csv"
+    for width in range(1, 12):
+        rows = [f'{k},"{"x" * width}\r\ny"' for k in range(1, 80)]
+        path.write_bytes("\r\n".join(["a,b", first, *rows, ""]).encode())
+        found = tables(path, 100, monkeypatch)
+        assert found[0] == list(range(80))
+        assert found[1][1:] == ["x" * width + "\r\ny"] * 79
