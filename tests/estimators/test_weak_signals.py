@@ -1,9 +1,9 @@
 """Regressions on tables with little to learn: about as good as a constant, and no worse where there is something.
 
-Means over 16 fits of each kind, mean squared error over that of the mean label (both losses, targets around 0 and far
-from it), before and after shrinkage: n = 8,000 with 20 features and R^2 = 0, 0.05, 0.3, 0.7: 1.13 and 1.01, 1.07 and
-1.00, 0.80 and 0.85, 0.41 and 0.43. n = 20,000 with 40 features: 1.07 and 1.00, 1.02 and 1.00, 0.79 and 0.80, 0.37
-and 0.37. n = 3,000 with 10 features: 1.24 and 1.05, 1.20 and 1.03, 0.97 and 0.88, 0.56 and 0.58.
+Means over 20 fits, mean squared error over that of the mean label (both losses, targets around 0 and far from it),
+before and after shrinkage: n = 8,000 with 20 features and R^2 = 0, 0.05, 0.3, 0.7: 1.13 and 1.01, 1.08 and 1.00, 0.83
+and 0.81, 0.42 and 0.42. n = 20,000 with 40 features: 1.08 and 1.00, 1.04 and 0.99, 0.78 and 0.78, 0.37 and 0.38. n =
+3,000 with 10 features: 1.33 and 1.10, 1.24 and 1.04, 0.94 and 0.88, 0.65 and 0.64.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_with_nothing_to_learn_a_regression_is_about_a_constant(loss) -> None:
         raw, shrunk = errors(fitted(rows, targets, loss=loss), new, truth, float(targets.mean()))
         before.append(raw)
         after.append(shrunk)
-    assert np.mean(after) < 1.08  # 1.01, with a standard deviation of 0.012 per fit
+    assert np.mean(after) < 1.08  # 1.01, with a standard deviation of 0.014 per fit
     assert np.mean(after) < np.mean(before)
 
 
@@ -62,7 +62,7 @@ def test_with_much_to_learn_little_is_lost(loss) -> None:
     for seed in range(3):
         rows, targets, new, truth = table(0.7, mean=0.0, seed=seed)
         pairs.append(errors(fitted(rows, targets, loss=loss), new, truth, float(targets.mean())))
-    assert np.mean(pairs, axis=0)[1] < 0.75  # 0.43, with a standard deviation of 0.09 per fit
+    assert np.mean(pairs, axis=0)[1] < 0.75  # 0.47 for the squared loss, with a standard deviation of 0.11 per fit
 
 
 def test_shrinkage_is_post_processing_of_released_values() -> None:

@@ -3,11 +3,11 @@
 Let E be the gain of the released model over the constant with the same mean prediction, in the coordinates of u, where
 the Hessian is about the identity, and N the part of the predicted excess risk that privacy noise adds. Then
 
-    E = |u - u_constant|^2 / 2,       E[E] ~ (true gain) + N,       share = max(0, 1 - 4 N / E),
+    E = |u - u_constant|^2 / 2,       E[E] ~ (true gain) + N,       share = max(0, 1 - 2 N / E),
 
 and the model is u_constant + share (u - u_constant). A share of S / (S + N) would be best for a true gain S: no worse
 than the constant, nor than the model itself. E is one draw, and N leaves out what the noise of the survey does to the
-start of the rounds; 4 in place of 1 makes up for both. With nothing to learn nearly all of the noise goes, and with
+start of the rounds; 2 in place of 1 makes up for both. With nothing to learn nearly all of the noise goes, and with
 much to learn the share is 1.
 """
 
@@ -22,7 +22,7 @@ from dpsco.query import Array
 
 __all__ = ["towards_constant"]
 
-_SAFETY = 4.0
+_SAFETY = 2.0
 _ENOUGH = 0.9
 """Larger shares leave the model as it was released: its intervals then describe it."""
 
