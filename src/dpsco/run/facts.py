@@ -18,6 +18,7 @@ from dpsco.planning.explain import too_few_rows
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage
 from dpsco.run.report import UNITS, PrivacyReport
+from dpsco.run.row_counts import RowCounts
 from dpsco.version import __version__
 
 __all__ = ["Clipping", "Facts", "render"]
@@ -116,8 +117,7 @@ def render(
     *,
     seeded: bool,
     watched: bool,
-    rows_read: int | None,
-    rows_available: int | None,
+    rows: RowCounts,
     second: SecondStage | None = None,
 ) -> PrivacyReport:
     """Return the report of a run.
@@ -128,8 +128,8 @@ def render(
         What was planned, what is true of this run, and its name.
     seeded, watched : bool
         Whether the noise key was given, or the run was watched (watch.py): such a run is not private.
-    rows_read, rows_available : int or None
-        Rows that came and rows that were there; None where the number is not known or not public.
+    rows : RowCounts
+        Rows that came and rows that were there.
     second : SecondStage, optional
         The later rounds of a surveyed run, once they are planned.
 
@@ -172,8 +172,8 @@ def render(
         batch_size=schedule.mean_size,
         sampling=sampling,
         rows_planned=planned,
-        rows_missing=None if rows_read is None else planned - rows_read,
-        rows_unread=None if rows_available is None else max(0, rows_available - planned),
+        rows_missing=None if rows.read is None else planned - rows.read,
+        rows_unread=None if rows.available is None else max(0, rows.available - planned),
         gradients_per_example=method.gradients_per_row(schedule),
         clip=noise.clip,
         noise_std=schedule.inner_sigma or noise.sigma,

@@ -95,8 +95,7 @@ class PrivacyReport:
     rows_planned : int
         Rows of the plan.
     rows_missing : int or None
-        Rows that did not come and counted as zero rows; None where the count is not public, and for a run that was
-        complete before: its rows came to the process that began it.
+        Rows that did not come and counted as zero rows; None where the count is not public.
     rows_unread : int or None
         Rows that were there and not read; None where unknown or not public.
     gradients_per_example : int

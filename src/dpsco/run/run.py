@@ -38,6 +38,7 @@ from dpsco.run.facts import Facts, render
 from dpsco.run.preconditions import check_charged, check_use, starting_point, true_facts
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Counts, Diagnostics, Model, Result, Round
+from dpsco.run.row_counts import RowCounts
 from dpsco.run.stage import Ledgers, Stage, State, evidence_of, rounds_behind
 from dpsco.run.turns import Turns, in_turn
 from dpsco.run.watch import watch_in_force
@@ -116,6 +117,7 @@ class Run:
         ledger = self._ledgers.open(plan, about, checkpoint, new_key() if key is None else check_key(key))
         self.id: str = ledger.run_id
         self._stage = Stage(plan, x0, oracle, ledger, self._watch.replay)
+        self._folder, self._kept = ledger.folder, RowCounts.kept(ledger.folder)
         self._sum: tuple[Query, Clipped] | None = None  # with its round: another one's sum never counts
         self._waiting, self._pushed, self.turns = WaitingRows(), 0, Turns()
         self._begin_round()
@@ -211,7 +213,7 @@ class Run:
         self.turns.once(self, rows)
 
     def push(self, features: Any, labels: Array, *, within: bool = False) -> None:
-        """Take rows as they come, in order; a round ends by itself when it is full.
+        """Take rows as they come, in order; a round ends by itself when it is full. Raises as ``begin_push``.
 
         Parameters
         ----------
@@ -220,11 +222,6 @@ class Run:
         within : bool
             Whether the caller began the call by ``begin_push``. It ends it in its last statement, ``unfinished =
             False``: Python handles no signal between a plain assignment and the ``return`` behind it.
-
-        Raises
-        ------
-        HorizonError
-            If the rows would go beyond n, or an earlier call was interrupted.
         """
         if self._stage.schedule.portions is not None or self.plan.budget.adjacency == "add-remove":
             raise InvalidArgument("Pushed rows are placed by position, in rounds of one size: plan for that.")
@@ -286,9 +283,15 @@ class Run:
     def erase_key(self) -> None:
         """After the last round: erase the noise keys. The end of a ``with`` block does it too."""
         if self.complete:
+            if self.needs_rows:
+                self._rows.keep(self._folder)
             # A survey keeps its key until here: a resumed run answers it again, and other rows or orders are refused.
             for stage in filter(None, (self._stage, self._survey)):
                 stage.releaser.close()
+
+    @property
+    def _rows(self) -> RowCounts:
+        return RowCounts(self.rows_read, self.rows_available) if self.needs_rows else self._kept
 
     @property
     def model(self) -> Model:
@@ -354,16 +357,8 @@ class Run:
     @property
     def report(self) -> PrivacyReport:
         """The privacy report."""
-        return render(
-            self.plan,
-            self.facts,
-            self.id,
-            seeded=self._seeded,
-            watched=self._watched,
-            rows_read=self.rows_read if self.needs_rows else None,  # else they came to the process that began the run
-            rows_available=self.rows_available if self.needs_rows else None,
-            second=self._second,
-        )
+        known = {"seeded": self._seeded, "watched": self._watched}
+        return render(self.plan, self.facts, self.id, **known, rows=self._rows, second=self._second)
 
     @property
     def result(self) -> Result:
