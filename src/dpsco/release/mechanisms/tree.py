@@ -37,6 +37,7 @@ class Tree(Mechanism):
     """Binary tree over the rounds. Only nodes that some prefix uses get noise."""
 
     name = "tree"
+    most_rounds = 1 << 25  # the theorems ask for so many at 1e8 rows: 16 bytes per round, three seconds
 
     def strategy(self) -> Array:
         """Mark the rounds that each node covers."""
