@@ -77,8 +77,8 @@ STATE = (
         (
             (
                 "release/ledger.py",
-                "        self._key = None\n        self._save()\n",
-                "        self._save()\n        self._key = None\n",
+                "        self._key = None\n        self._save(self._fingerprints)\n",
+                "        self._save(self._fingerprints)\n        self._key = None\n",
             ),
         ),
         (

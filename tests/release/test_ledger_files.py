@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import json
 import os
 import stat
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +37,7 @@ from dpsco import (
     stream,
     train,
 )
-from dpsco.release.ledger import open_folder
+from dpsco.release.ledger import FileLedger, open_folder
 
 # --- going on ---------------------------------------------------------------------------------
 
@@ -261,3 +263,24 @@ def test_no_file_is_read_with_pickle_or_eval() -> None:
             assert not {"pickle", "dill", "joblib", "shelve", "marshal", "cloudpickle", "eval", "exec"} & set(names), (
                 path
             )
+
+
+def test_a_fingerprint_that_is_known_is_on_disk_at_every_line(tmp_path: Path) -> None:
+    """An interrupt between the two would let a value out whose fingerprint is not on record."""
+    lines = range(FileLedger.record.__code__.co_firstlineno + 1, FileLedger.record.__code__.co_firstlineno + 12)
+    for line in lines:
+        with open_folder(tmp_path / str(line), {}, "digest", 1, 2, KEY, resume=False) as ledger:
+
+            def stop(frame, event, argument, line=line):
+                if frame.f_code is not FileLedger.record.__code__:
+                    return None
+                if event in ("line", "return") and frame.f_lineno >= line:
+                    raise KeyboardInterrupt
+                return stop
+
+            sys.settrace(stop)
+            with contextlib.suppress(KeyboardInterrupt):
+                ledger.record(0, b"f" * 32)
+            sys.settrace(None)
+            kept = json.loads((tmp_path / str(line) / "secret.json").read_bytes())["fingerprints"]
+            assert ledger.fingerprint(0) is None or kept == [(b"f" * 32).hex()]

@@ -117,3 +117,33 @@ def test_a_line_end_of_two_letters_inside_a_cell_stays_whole(tmp_path, monkeypat
         found = tables(path, 100, monkeypatch)
         assert found[0] == list(range(80))
         assert found[1][1:] == ["x" * width + "\r\ny"] * 79
+
+
+def values(source: reader.CsvSource) -> list[float]:
+    return [value for table in source.read(("x",), ()) for value in np.asarray(table["x"]).tolist()]
+
+
+def test_a_file_that_is_one_blank_line_is_a_row(tmp_path: Path) -> None:
+    """With ``names`` its line is no header; rows of later files keep their places."""
+    for k, text in enumerate(("1,a\n", "\n", "3,c\n")):
+        (tmp_path / f"{k}.csv").write_text(text)
+    source = reader.CsvSource(sorted(tmp_path.iterdir()), names=["x", "t"])
+    assert source.count() == 3
+    np.testing.assert_array_equal(values(source), [1.0, np.nan, 3.0])
+
+
+@pytest.mark.parametrize("cell", ["z", 'z"z"z'])
+def test_one_mark_of_byte_order_is_left_out_whatever_quotes_a_file_has(cell: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"\xef\xbb\xbf\xef\xbb\xbf10,a\n" + f"2,{cell}\n".encode())
+    np.testing.assert_array_equal(values(reader.CsvSource([path], names=["x", "t"])), [np.nan, 2.0])
+
+
+@pytest.mark.parametrize("before", [5, 60, 95])
+def test_a_row_longer_than_a_block_stops_the_run_whatever_stands_before_it(before: int, tmp_path, monkeypatch) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("x,t\n" + f"1,{'a' * before}\n" + f"2,{'b' * 150}\n" + "3,c\n" * 50)
+    monkeypatch.setattr(reader, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(csv_parse, "BLOCK_BYTES", 100)
+    with pytest.raises(DataError, match="longer than"):
+        values(reader.CsvSource([path]))

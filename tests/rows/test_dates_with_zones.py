@@ -91,3 +91,37 @@ def test_a_category_of_times_with_a_zone() -> None:
     held = pd.Series(np.array(["2001-01-01", "33658-09-27"], "datetime64[s]")).dt.tz_localize("UTC")
     found = COLUMNS.transform(pd.DataFrame({"when": held.dt.tz_convert("Europe/Paris").astype("category")}))
     assert found[:, 1].tolist() == [0.0, 1.0]
+
+
+def has_object(held: pd.Series, place: int) -> bool:
+    """Whether pandas can make an object of a time: where it knows no clock it raises by itself."""
+    try:
+        held.iloc[place : place + 1].astype(object)
+    except Exception:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("zone", [*ZONES, "Asia/Tokyo"], ids=str)
+@pytest.mark.parametrize("unit", ["s", "us"])
+def test_one_odd_cell_that_makes_objects_of_a_column_changes_no_other_date(unit: str, zone: Any) -> None:
+    """9999-12-31T23:59:59Z, "until further notice", is another day on many clocks, or one that Python does not know."""
+    times = np.concatenate([ORDINARY, np.array(fitting(unit), "datetime64[s]")])
+    held = pd.Series(times.astype(f"datetime64[{unit}]")).dt.tz_localize("UTC").dt.tz_convert(zone)
+    held = held[[has_object(held, place) for place in range(len(held))]]
+    odd = pd.concat([held, pd.Series(["never"])], ignore_index=True)
+    assert odd.dtype == object
+    found = np.asarray(COLUMNS.transform(pd.DataFrame({"when": odd})))[:-1]
+    np.testing.assert_array_equal(found, np.asarray(COLUMNS.transform(pd.DataFrame({"when": held}))))
+
+
+def test_times_of_python_with_a_zone_follow_the_same_rule() -> None:
+    west, east = (datetime.timezone(datetime.timedelta(hours=hours)) for hours in (-9, 9))
+    cells = [
+        datetime.datetime(9999, 12, 31, 20, tzinfo=west),  # in the year 10000 of UTC: no date of the calendar
+        datetime.datetime(2020, 5, 4, 1, tzinfo=east),
+        datetime.datetime(2020, 5, 4, 1),
+    ]
+    found = np.asarray(COLUMNS.transform(pd.DataFrame({"when": pd.Series(cells, dtype=object)})))
+    assert found[:, 1].tolist() == [1.0, 0.0, 0.0]
+    assert found[1, 0] == found[2, 0]

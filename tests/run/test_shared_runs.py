@@ -139,3 +139,30 @@ def test_a_fork_that_python_is_not_told_of_does_not_unlock_the_folder_of_its_par
         os.waitpid(child, 0)
         said = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "held"
+
+
+def test_a_signal_handler_that_goes_on_with_a_run_makes_no_noise_twice(monkeypatch) -> None:
+    """It runs in the thread that plans the rounds behind a survey, which holds the lock."""
+    features, labels = data()
+    seen, real, handled = [], run_module.rounds_behind, []
+    with watching(lambda query, clipped, released: seen.append((query.step, clipped.total))):
+        run = Run(SURVEYED, oracle=library_oracle(SURVEYED))
+    first = SURVEYED.method.rows
+    run.absorb(Batch(0, [(features[:first], labels[:first])]))
+
+    def interrupted(*args, **options):
+        if not handled:
+            handled.append(True)
+            run.finish_round()
+            run.absorb(Batch(0, [(features[first : first + 50], labels[first : first + 50])]))
+            run.finish_round()
+        return real(*args, **options)
+
+    monkeypatch.setattr(run_module, "rounds_behind", interrupted)
+    run.finish_round()
+    while not run.complete:
+        run.absorb(Batch(run.query.step, [(features[first + 50 : first + 90], labels[first + 50 : first + 90])]))
+        run.finish_round()
+    steps = [step for step, _ in seen[1:]]
+    assert steps == sorted(set(steps))
+    assert len(run.trace) == len(seen)

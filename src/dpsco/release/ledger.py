@@ -129,13 +129,14 @@ class _Record:
         self.check_process()
         return self._fingerprints[step] if step < len(self._fingerprints) else None
 
-    def _append(self, step: int, fingerprint: bytes, stored: int) -> None:
+    def _with(self, step: int, fingerprint: bytes, stored: int) -> list[bytes]:
+        """Return the fingerprints with that of the next round."""
         self.check_process()
         if step != len(self._fingerprints) or step != stored:
             raise LedgerError(
                 f"Round {step} was requested before round {stored} was released. Release rounds in order."
             )
-        self._fingerprints.append(fingerprint)
+        return [*self._fingerprints, fingerprint]
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("A ledger holds the noise key and cannot be pickled or copied.")
@@ -159,7 +160,7 @@ class MemoryLedger(_Record):
 
     def record(self, step: int, fingerprint: bytes) -> None:
         """Append the fingerprint of the next round."""
-        self._append(step, fingerprint, len(self._values))
+        self._fingerprints = self._with(step, fingerprint, len(self._values))
 
     def store(self, step: int, value: Array) -> None:
         """Append the released value."""
@@ -207,12 +208,9 @@ class FileLedger(_Record):
 
     def record(self, step: int, fingerprint: bytes) -> None:
         """Write the fingerprint of the next round to disk."""
-        self._append(step, fingerprint, self._stored)
-        try:
-            self._save()
-        except BaseException:
-            self._fingerprints.pop()  # nothing was released: the round may be repeated
-            raise
+        fingerprints = self._with(step, fingerprint, self._stored)
+        self._save(fingerprints)
+        self._fingerprints = fingerprints  # the last statement: what is known here is on disk, also after an interrupt
 
     def store(self, step: int, value: Array) -> None:
         """Write the released value to disk."""
@@ -227,7 +225,7 @@ class FileLedger(_Record):
         """Erase the key, also on disk."""
         self.check_process()
         self._key = None
-        self._save()
+        self._save(self._fingerprints)
 
     @property
     def _record_bytes(self) -> int:
@@ -261,13 +259,13 @@ class FileLedger(_Record):
         self._file.truncate(stored * self._record_bytes)
         return stored
 
-    def _save(self) -> None:
+    def _save(self, fingerprints: list[bytes]) -> None:
         secret = {
             "format": FORMAT,
             "digest": self._digest,
             "key": None if self._key is None else self._key.hex(),
             "probe": self._probe,
-            "fingerprints": [f.hex() for f in self._fingerprints],
+            "fingerprints": [f.hex() for f in fingerprints],
         }
         write_sealed(self.folder / "secret.json", secret, mode=0o600)
 

@@ -1,8 +1,9 @@
 """Rows that ``PublicColumns`` made carry their norm and cannot be written to.
 
 Whether rows carry a norm decides how all of them are scaled, so no cell may decide it. A step of a pipeline that works
-in place changes cells in some tables and none in others. Such a step fails here in all of them: the memory is
-read-only. Whether an array is still the one that was made is then a question of identity, not of content.
+in place changes cells in some tables and none in others. Such a step fails here: the memory is read-only. (SciPy lets
+an assignment to no places at all pass, which changes nothing.) Whether an array is still the one that was made is then
+a question of identity, not of content.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ decides at most that it is refused by name.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -182,11 +183,25 @@ def _on_clock(seconds: NDArray[Any], series: Any, zone: Any) -> NDArray[Any]:
         return np.concatenate([_on_clock(seconds[k : k + 1], series, zone) for k in range(len(seconds))])
 
 
+def _local_day(cell: Any) -> Any:
+    """Return the day of one time with a zone by the rule of ``_local_days``: one odd cell makes objects of a column."""
+    if hasattr(cell, "to_datetime64"):  # pandas
+        seconds = cell.to_datetime64().astype("datetime64[s]")
+    else:
+        offset = np.timedelta64(round(cell.utcoffset().total_seconds()), "s")
+        seconds = np.datetime64(cell.replace(tzinfo=None), "s") - offset
+    day = seconds.astype("datetime64[D]")
+    if _CALENDAR[0] <= day <= _CALENDAR[1]:
+        with contextlib.suppress(Exception):  # a zone that does not know the clock of the cell
+            return cell.date()
+    return day
+
+
 def _date_text(cell: Any) -> str:
     """Return the text of a date, or of a cell that may be one."""
     try:
         if isinstance(cell, datetime.datetime):
-            cell = cell.date()  # NaT is one, and says so
+            cell = cell.date() if cell.tzinfo is None else _local_day(cell)  # NaT is one, and says so
         if isinstance(cell, datetime.date):
             return cell.isoformat()
         if isinstance(cell, np.datetime64):

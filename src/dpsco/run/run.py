@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -124,10 +124,13 @@ class Run:
 
     def _enter_second_stage(self, released: Array) -> None:
         """Plan the rounds behind a survey, and begin them. Each step may be tried again after an error."""
+        survey = self._stage
         if self._later is None:
             replay = None if self._watch.replay is None else self._watch.replay[1:]
-            self._later = rounds_behind(self._stage, released, self._ledgers, replay, elsewhere=self._elsewhere)
-        self._survey, (self._second, self._stage) = self._stage, self._later
+            later = rounds_behind(survey, released, self._ledgers, replay, elsewhere=self._elsewhere)
+            self._later = self._later or later  # the handler of a signal may have gone on with the run meanwhile
+        if self._second is None:
+            self._survey, (self._second, self._stage) = survey, self._later
 
     # --- what is asked ----------------------------------------------------------------------------
 
@@ -283,11 +286,13 @@ class Run:
     def erase_key(self) -> None:
         """After the last round: erase the noise keys. The end of a ``with`` block does it too."""
         if self.complete:
-            if self.needs_rows:
-                self._rows.keep(self._folder)
-            # A survey keeps its key until here: a resumed run answers it again, and other rows or orders are refused.
-            for stage in filter(None, (self._stage, self._survey)):
-                stage.releaser.close()
+            try:
+                if self.needs_rows:
+                    self._rows.keep(self._folder)
+            finally:
+                # A survey keeps its key until here: a resumed run answers it again, other rows or orders are refused.
+                for stage in filter(None, (self._stage, self._survey)):
+                    stage.releaser.close()
 
     @property
     def _rows(self) -> RowCounts:
@@ -378,12 +383,13 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *where: object) -> None:
         try:
-            # Also after an error behind the last round, in ``on_round`` say: a complete run needs no key. The error
-            # that ended the block comes first, so one of the erasure (a full disk, a forked child) does not hide it.
-            with nullcontext() if kind is None else suppress(DpscoError, OSError):
-                self.erase_key()
+            self.erase_key()  # also after an error behind the last round, in ``on_round`` say
+        except (DpscoError, OSError):  # a full disk, a forked child
+            if error is None:
+                raise
+            error.add_note("The noise key of this run could not be erased: resume the run to erase it.")
         finally:
             self._resources.close()
 

@@ -128,7 +128,7 @@ class Ledgers:
         self._resources, self._resume = resources, resume
         # Whoever resumes a seeded or watched run must say so again, or its report would call it private.
         self._about = {"seeded": seeded, "watched": watched}
-        self._opened: dict[Place, Ledger] = {}
+        self._opened: dict[Place | str, Ledger] = {}
 
     def open(self, plan: Plan, about: dict[str, Any], folder: str | Place | None, master: bytes) -> Ledger:
         """Return the ledger of a stage, with a key of its own: another plan, start or stage has unrelated noise."""
@@ -136,10 +136,11 @@ class Ledgers:
         about = {**about, **self._about, "noise": schedule.noise_digest()}
         digest = hashlib.sha256(canonical(about)).hexdigest()
         key = derive(master, "run", digest)
+        # One noise, one ledger: a call behind an error, or inside another one, finds the ledger open.
         if folder is None:
-            return MemoryLedger(key)
+            return self._opened.setdefault(digest, MemoryLedger(key))
         place = folder if isinstance(folder, Entry) else Path(folder)
-        if place not in self._opened:  # after an error behind it, a second call finds the ledger open
+        if place not in self._opened:
             self._opened[place] = self._resources.enter_context(
                 open_folder(place, about, digest, schedule.sum_length, schedule.rounds, key, resume=self._resume)
             )

@@ -118,26 +118,28 @@ class CsvSource(TableSource):
             end = b"\n" if self._stated else _line_end(path)  # without a header no row decides how lines end
             if end is None:
                 continue
-            first, form, rest = 0 if self._stated else 1, CsvForm(self.names, self._delimiter, wanted), b""
+            first, form = 0 if self._stated else 1, CsvForm(self.names, self._delimiter, wanted)
             try:
                 with opened_bytes(path) as raw:
+                    rows = WholeRows(raw, self._delimiter, BLOCK_BYTES)
                     if end == b"\n":
-                        rows = WholeRows(raw, self._delimiter, BLOCK_BYTES)
                         for text in rows:
                             yield partial(_parsed, path, form, text, first)
                             first = 1
-                        rest = rows.rest
-                    if end == b"\r" or rest not in (b"", b"\n"):
-                        yield from self._serial(_Behind(rest, raw), form, first, end)
+                    if rows.rest or end == b"\r":
+                        lines = _WholeLineEnds(
+                            _Behind(rows.rest, raw), OpenQuotes(self._delimiter, end), b"" if rows.begun else end
+                        )
+                        yield from self._serial(lines, form, first + (not rows.begun))
             except LongRow:
                 damaged(path, _LONG)
             except (arrow("pyarrow").ArrowException, OSError) as error:
                 damaged(path, _LONG if "straddling object" in str(error) else _GARBLED)
 
-    def _serial(self, raw: Any, form: CsvForm, first: int, end: LineEnd) -> Iterator[Callable[[], Any]]:
+    def _serial(self, text: _WholeLineEnds, form: CsvForm, first: int) -> Iterator[Callable[[], Any]]:
         """Yield the batches of a file that cannot be cut into blocks, lines of blanks in their places."""
         pa, blanks = arrow("pyarrow"), LinesOfBlanks(first)
-        with _WholeLineEnds(raw, OpenQuotes(self._delimiter, end)) as lines:
+        with text as lines:
             with silent():
                 reader = form.reader(lines, first, blanks)
             while True:
@@ -187,16 +189,18 @@ class _Behind(io.RawIOBase):
 
 
 class _WholeLineEnds(io.RawIOBase):
-    """Bytes of a file in blocks that never end between CR and LF, without a mark of byte order.
+    """Bytes of a file in blocks that never end between CR and LF, with ``lead`` in place of a mark of byte order.
 
     Arrow drops an LF that begins a block behind a CR, also in a quoted cell: the length of one row would decide about a
-    cell of another.
+    cell of another. It drops a mark of byte order at the start of its input, so a line end stands before the text, as
+    in the blocks of ``WholeRows``.
     """
 
-    def __init__(self, raw: BinaryIO, quotes: OpenQuotes) -> None:
+    def __init__(self, raw: Any, quotes: OpenQuotes, lead: bytes) -> None:
         super().__init__()
         self._raw, self._quotes = raw, quotes
-        self._held = raw.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
+        begin = raw.read(len(BOM_UTF8))
+        self._held = lead + begin.removeprefix(BOM_UTF8) if lead else begin
 
     def readable(self) -> bool:
         return True

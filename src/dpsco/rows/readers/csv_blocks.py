@@ -44,6 +44,8 @@ class WholeRows:
         self._plain = len(delimiter.encode()) == 1
         self.rest = b""
         """Bytes that were read and not handed out; to be followed by those that ``raw`` has left."""
+        self.begun = False
+        """Whether a block was handed out: ``rest`` then begins with a line end that is not in the file."""
 
     def __iter__(self) -> Iterator[memoryview]:
         while block := self._raw.read(self._size):
@@ -52,16 +54,20 @@ class WholeRows:
             cut, mended = clean_rows(text, self._delimiter, b"\n", at_start=start) if self._plain else (0, text)
             if cut and len(text) > self._size:
                 self._check_first(text)
-            if cut <= 1:
+            if cut <= self.begun:
                 self.rest = text
                 return
-            self.rest = b"\n" + text[cut:]
+            self.rest, self.begun = b"\n" + text[cut:], True
             yield memoryview(mended)[:cut]
+        if self.begun and self.rest == b"\n":
+            self.rest = b""
 
     def _check_first(self, text: bytes) -> None:
         """Raise ``LongRow`` if the row that began in an earlier block is longer than one."""
         end = text.find(b"\n", 1)
-        while text.count(b'"', 0, end) % 2:
+        while end >= 0 and text.count(b'"', 0, end) % 2:
             end = text.find(b"\n", end + 1)
+        if end < 0 and b'"' not in text:
+            end = len(text) - 1
         if end > self._size:
             raise LongRow
