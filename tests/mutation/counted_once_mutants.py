@@ -41,8 +41,29 @@ COUNTED_ONCE = (
     ),
     Mutant(
         "a model that branches on values of its rows in batches",
-        (("clipping/torch/value_reads.py", "name in _READS or masked", "masked"),),
+        (("clipping/torch/value_reads.py", "name in _READS or not _TAGS.isdisjoint(func.tags)", "False"),),
         ("tests/clipping/torch/test_isolation.py::test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time",),
+    ),
+    Mutant(
+        "a list of values of rows is made unseen",
+        (("clipping/torch/value_reads.py", '        "tolist",\n', ""),),
+        ("tests/clipping/torch/test_isolation.py::test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time",),
+    ),
+    Mutant(
+        "a rehearsal without padding",
+        (
+            (
+                "clipping/torch/checks.py",
+                "    found += [(torch.zeros_like(others), labels), (_padded(others), labels)]\n",
+                "",
+            ),
+        ),
+        ("tests/clipping/torch/test_isolation.py::test_a_model_that_mixes_rows_by_their_padding_is_refused",),
+    ),
+    Mutant(
+        "a row whose place is counted from the end counts again",
+        (("clipping/torch/loader.py", "return index + len(rows)", "return index"),),
+        ("tests/clipping/torch/test_fit.py::test_a_place_that_a_sampler_draws_again_is_left_out",),
     ),
     Mutant(
         "rows that a sampler draws again count again",

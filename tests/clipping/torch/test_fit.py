@@ -216,6 +216,7 @@ def test_a_place_that_a_sampler_draws_again_is_left_out(collate: Any) -> None:
         {"sampler": places, "batch_size": 50},
         {"sampler": SubsetRandomSampler(torch.tensor(places)), "batch_size": 50},
         {"batch_sampler": [places[k : k + 50] for k in range(0, 2 * N, 50)]},
+        {"batch_sampler": [[*range(N)], [*range(-N, 0)]]},
     ]
     counts = []
     for given in samplers:
@@ -224,7 +225,17 @@ def test_a_place_that_a_sampler_draws_again_is_left_out(collate: Any) -> None:
             loader = DataLoader(rows, collate_fn=collate, **given)
             dpsco.torch.fit(network(), cross_entropy, loader, n=2 * N, input_shape=SHAPE, **BUDGET)
         counts.append(sum(seen))
-    assert counts == [N] * 4
+    assert counts == [N] * 5
+
+
+def test_places_from_the_end_of_a_dataset_without_a_length_are_refused() -> None:
+    class Endless(Dataset):
+        def __getitem__(self, place: int) -> Any:
+            return Rows().rows[place]
+
+    loader = DataLoader(Endless(), batch_sampler=[[5], [5 - N]])
+    with pytest.raises(InvalidArgument, match="__len__"):
+        dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **BUDGET)
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # torch warns where there is one core

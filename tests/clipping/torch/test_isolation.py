@@ -98,6 +98,48 @@ class CountsSomeNumbers(Linear):
         return x * (-1.0) ** len(x[some(x)])  # a shape, without a branch
 
 
+class ListsNumbers(Linear):
+    def before(self, x):
+        return -x if any(some(x).flatten().tolist()) else x  # no operator reads the list
+
+
+class CopiesNumbers(Linear):
+    def before(self, x):
+        return -x if len(x) > 1 and np.any(some(x).numpy()) else x  # torch.func makes no array of one row
+
+
+class RepeatsByNumbers(Linear):
+    def before(self, x):
+        return x * (-1.0) ** len(torch.repeat_interleave(some(x).any()[None].long()))
+
+
+class SplitsAtNumbers(Linear):
+    def before(self, x):
+        return x * (-1.0) ** len(x.tensor_split(some(x).any()[None].long())[0]) if len(x) > 1 else x
+
+
+class PacksByNumbers(Linear):
+    def before(self, x):
+        steps = 1 + some(x).any(1).long()
+        packed = nn.utils.rnn.pack_padded_sequence(x, steps, batch_first=True, enforce_sorted=False)
+        return x * (-1.0) ** len(packed.batch_sizes)
+
+
+class TurnedByAnEmptyRow(Linear):
+    def before(self, x):
+        return torch.where((x == 0).all(1).any(), -x, x)
+
+
+class TurnedByAShortRow(Linear):
+    def before(self, x):
+        return torch.where(((x[:, -1] == 0) & (x[:, 0] != 0)).any(), -x, x)
+
+
+class DividedByTheLongestWithoutPadding(Linear):
+    def before(self, x):
+        return x / (x != 0).sum(1).max().clamp(min=1)
+
+
 class ShortenedByTheLongest(Linear):
     def before(self, x):
         return x / (1.0 + functional.relu(x.abs().max() - 1e4))  # tensors alone
@@ -148,6 +190,12 @@ def test_a_loss_that_looks_at_the_labels_of_other_rows_is_refused(loss) -> None:
         ask(oracle)
 
 
+@pytest.mark.parametrize("model", [TurnedByAnEmptyRow, TurnedByAShortRow, DividedByTheLongestWithoutPadding])
+def test_a_model_that_mixes_rows_by_their_padding_is_refused(model) -> None:
+    with pytest.raises(InvalidArgument, match="depends on the other rows"):
+        ask(dpsco.torch.oracle(model(), functional.cross_entropy))
+
+
 @pytest.mark.parametrize("model", [ScaledByTheLongest, RunningTotal, ShortenedByTheLongest, TurnedByALargeRow])
 def test_a_model_that_mixes_rows_out_of_sight_of_the_first_or_of_small_ones_is_refused(model) -> None:
     with pytest.raises(InvalidArgument, match="depends on the other rows"):
@@ -155,7 +203,18 @@ def test_a_model_that_mixes_rows_out_of_sight_of_the_first_or_of_small_ones_is_r
 
 
 @pytest.mark.parametrize("ghost", [True, False])
-@pytest.mark.parametrize("model", [TurnsSomeBatches, CountsSomeNumbers])
+@pytest.mark.parametrize(
+    "model",
+    [
+        TurnsSomeBatches,
+        CountsSomeNumbers,
+        ListsNumbers,
+        CopiesNumbers,
+        RepeatsByNumbers,
+        SplitsAtNumbers,
+        PacksByNumbers,
+    ],
+)
 def test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time(model, ghost) -> None:
     """A branch that synthetic rows do not take: the row that takes it decides about itself alone."""
     torch.manual_seed(0)
@@ -164,6 +223,24 @@ def test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time(model, gho
     moved = np.linalg.norm(ask(oracle, changed(1e7)).total - without)
     assert np.linalg.norm(without) > 2 * CLIP  # the other rows do count
     assert moved <= CLIP * (1 + 2.0**-10) + np.sqrt(oracle.size) * GRID
+    assert "reads values of its rows" in oracle.describe(WIDTH)
+
+
+def test_a_model_that_cuts_off_padding_sees_one_row_at_a_time() -> None:
+    """The longest row of a batch sets the length of all: each row is computed at its own."""
+
+    class Cuts(Linear):
+        def forward(self, x):
+            longest = max((x != 0).sum(1).tolist())
+            return functional.linear(x[:, :longest], self.layer.weight[:, :longest], self.layer.bias) / longest
+
+    oracle = dpsco.torch.oracle(Cuts(), functional.cross_entropy)
+    short = X.copy()
+    short[:, 2:] = 0
+    long = short.copy()
+    long[PLACE] = X[PLACE]
+    moved = np.linalg.norm(ask(oracle, short).total - ask(oracle, long).total)
+    assert 0 < moved <= 2 * CLIP * (1 + 2.0**-10) + np.sqrt(oracle.size) * GRID
     assert "reads values of its rows" in oracle.describe(WIDTH)
 
 

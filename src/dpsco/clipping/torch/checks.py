@@ -18,6 +18,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.utils._pytree import tree_leaves
 
+from dpsco.clipping.torch.value_reads import reads_values
 from dpsco.errors import InvalidArgument
 
 __all__ = ["check_layers", "check_rows_independent", "synthetic_rows"]
@@ -95,6 +96,9 @@ def check_rows_independent(module: Any, loss: Any, rows: Tensor, others: Tensor,
             for neighbours in _neighbourhoods(others, labels, first)
             for place in (0, ROWS - 1)
         ]
+        if not reads_values(lambda: run(rows, labels, 1)):  # those that cut off padding see one row at a time
+            short = _padded(rows), labels
+            apart += [_apart(run, short, (others, labels), place, vector=vector) for place in (0, ROWS - 1)]
     if any(not _same(values[name], value) for name, value in before.items()):
         raise InvalidArgument(
             "The model writes into its buffers or parameters during a pass: rows would affect later rounds without "
@@ -114,19 +118,28 @@ def check_rows_independent(module: Any, loss: Any, rows: Tensor, others: Tensor,
 
 
 def _neighbourhoods(others: Tensor, labels: Tensor, outputs: list[Tensor]) -> list[Rows]:
-    """Return batches of neighbours: other rows, rows of any size, other labels (up to the last class).
+    """Return batches of neighbours: other rows, padding, rows of any size, other labels (up to the last class).
 
     Rows that are not finite never reach a model. Here they show what depends on them, however little: ``max`` and sums
     pass NaN on, comparisons with a threshold see infinity.
     """
     top = max([1, *(output.shape[-1] - 1 for output in outputs if output.ndim > 1)])
     found = [(others, labels), *((others, torch.full_like(labels, value)) for value in dict.fromkeys((1, top)))]
+    found += [(torch.zeros_like(others), labels), (_padded(others), labels)]
     if others.is_floating_point():
         found += [(size * (2.0 * others - 1.0), labels) for size in (1e3, 1e30)]
         found += [(torch.full_like(others, value), labels) for value in (math.inf, -math.inf, math.nan)]
     if labels.is_floating_point():
         found.append((others, torch.full_like(labels, -1e3)))
     return found
+
+
+def _padded(rows: Tensor) -> Tensor:
+    """Return the rows with zeros in the second half of their first axis."""
+    padded = rows.clone()
+    if rows.ndim > 1:
+        padded[:, (rows.shape[1] + 1) // 2 :] = 0
+    return padded
 
 
 def _apart(run: Any, rows: Rows, neighbours: Rows, place: int, *, vector: bool) -> bool:

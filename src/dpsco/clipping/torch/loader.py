@@ -71,7 +71,7 @@ def loader_chunks(loader: Any, shape: tuple[int, ...], dtype: str) -> ShapedChun
         apart.collate_fn = list
     own = type(loader.batch_sampler) is BatchSampler and type(sampler) in (SequentialSampler, RandomSampler)
     if not own and not isinstance(loader.dataset, IterableDataset):
-        object.__setattr__(apart, "batch_sampler", _Once(loader.batch_sampler))  # a loader guards its own attributes
+        object.__setattr__(apart, "batch_sampler", _Once(loader))  # a loader guards its own attributes
     return ShapedChunks(_Plain(apart, pairs=pairs), shape, dtype, together=not pairs)
 
 
@@ -89,25 +89,35 @@ def array_of(value: Any) -> Any:
 class _Once:
     """Batches of places, without those that came before. Cost: memory of one number per place."""
 
-    def __init__(self, batches: Iterable[Iterable[Any]]) -> None:
-        self._batches = batches
+    def __init__(self, loader: Any) -> None:
+        self._batches: Iterable[Iterable[Any]] = loader.batch_sampler
+        self._rows = loader.dataset
 
     def __iter__(self) -> Iterator[list[Any]]:
         seen: set[int | str] = set()
         for batch in self._batches:
-            named = {_name(place): place for place in batch}
+            named = {_name(place, self._rows): place for place in batch}
             fresh = [place for name, place in named.items() if name not in seen]
             seen.update(named)
             if fresh:
                 yield fresh
 
 
-def _name(place: Any) -> int | str:
-    """Return what tells a place apart: 3, ``np.int64(3)`` and ``torch.tensor(3)`` are one."""
+def _name(place: Any, rows: Any) -> int | str:
+    """Return what tells a place apart: 3, ``np.int64(3)``, ``torch.tensor(3)`` and 3 - len(rows) are one."""
     try:
-        return operator.index(place)
+        index = operator.index(place)
     except TypeError:
         return repr(place)
+    if index >= 0:
+        return index
+    try:
+        return index + len(rows)
+    except TypeError:
+        raise InvalidArgument(
+            "The sampler counts places from the end of a dataset that has no length, so they may be those of rows "
+            "that it draws elsewhere. Give the dataset a __len__, or use places from 0."
+        ) from None
 
 
 class _Plain:
