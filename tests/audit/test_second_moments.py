@@ -18,6 +18,7 @@ from dpsco.audit.clock import Clock
 from dpsco.audit.contract import contract_checks
 from dpsco.audit.replay import replay_check
 from dpsco.audit.subject import first_query, plan_subject
+from dpsco.clipping.mapped import MappedOracle
 from dpsco.query import Batch
 from dpsco.release.releaser import Releaser
 
@@ -108,9 +109,33 @@ def test_the_power_is_that_of_the_measured_shifts() -> None:
 )
 def test_neighbours_under_replace_come_close_to_the_declared_difference(plan: dpsco.Plan) -> None:
     rng = np.random.default_rng(0)
-    check = replay_check(plan_subject(plan), *ordinary_rows(plan.problem, 60, rng), rng, Clock(8.0, None))
+    check = replay_check(plan_subject(plan), *ordinary_rows(plan.problem, plan.n, rng), rng, Clock(8.0, None))
     assert check.passed, check
     assert 0.95 < float(re.search(r"([\d.]+) of the declared", check.measured)[1]) <= 1.0
+
+
+def test_rows_that_end_with_the_survey_are_no_test_of_the_rounds_behind_it() -> None:
+    plan, rng = surveyed("zero-out", dpsco.Logistic()), np.random.default_rng(0)
+    rows = ordinary_rows(plan.problem, plan.method.rows, rng)
+    check = replay_check(plan_subject(plan), *rows, rng, Clock(8.0, None))
+    assert check.outcome == "not tested"
+    assert "behind the survey" in check.measured
+
+
+def test_a_long_survey_does_not_hide_a_bug_behind_it(monkeypatch) -> None:
+    """The audit's own rows go beyond the survey, however many rows that has."""
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 4)
+    plan = dpsco.Plan(problem, 20_000, dpsco.Budget(1.0, 1e-6), dpsco.Surveyed(rounds=3, rows=6_000))
+    real = MappedOracle.answer
+
+    def too_long(oracle, query, batch):
+        answer = real(oracle, query, batch)
+        answer.total *= 1024.0
+        return answer
+
+    monkeypatch.setattr(MappedOracle, "answer", too_long)
+    found = {check.name: check.outcome for check in audit(plan, seed=1, seconds=8).checks}
+    assert found["neighbours"] == "FAILED"
 
 
 @pytest.mark.parametrize("intercept", [False, True])

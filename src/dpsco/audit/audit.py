@@ -25,6 +25,7 @@ from dpsco.query import Array
 __all__ = ["audit"]
 
 _ROWS = 4_096
+_MOST_ROWS = 1 << 18  # of a survey, ahead of them
 _SECONDS = 45.0
 
 
@@ -87,7 +88,8 @@ def _audit_plan(subject: Subject, data: Any, alpha: float, rng: np.random.Genera
     plan = subject.plan
     used = plan.n if isinstance(plan.method, Surveyed) else plan.rounds * plan.batch_size
     if data is None:
-        features, labels = ordinary_rows(plan.problem, min(_ROWS, used), rng)
+        ahead = min(plan.method.rows, _MOST_ROWS) if isinstance(plan.method, Surveyed) else 0
+        features, labels = ordinary_rows(plan.problem, min(ahead + _ROWS, used), rng)
     else:
         features, labels = _arrays(data)
     contract = subject.own_oracle or data is None
