@@ -240,7 +240,14 @@ def test_what_a_killed_process_was_writing_is_removed_and_nothing_else(tmp_path:
     for name in kept:
         (folder / name).write_text("mine")
     resume(folder)
-    assert {path.name for path in folder.iterdir()} == {"run.json", "secret.json", "released.bin", "rows.json", *kept}
+    assert {path.name for path in folder.iterdir()} == {
+        "run.json",
+        "secret.json",
+        "released.bin",
+        "rows.json",
+        "facts.json",
+        *kept,
+    }
     assert all((folder / name).read_text() == "mine" for name in kept)
 
 

@@ -13,7 +13,7 @@ import dpsco
 from dpsco.clipping import CompiledOracle, PerExample
 from dpsco.query import Clipped
 from dpsco.run import Run, watching
-from dpsco.run.facts import Facts
+from dpsco.run.facts import Clipping, Facts
 
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
 BUDGET = dpsco.Budget(1.0, 1e-6)
@@ -129,3 +129,29 @@ def test_a_complete_run_that_is_given_back_states_its_own_rows(tmp_path) -> None
     np.testing.assert_array_equal(again.model.coef, first.model.coef)
     dpsco.train(plan, dpsco.stream(chunks()), checkpoint=tmp_path, resume=True)
     assert len(read) <= 1  # a run that is complete needs no rows
+
+
+def test_a_run_that_is_given_back_keeps_what_its_readers_were_asked_to_trust(tmp_path) -> None:
+    """An oracle of the caller's, labels that were read off the rows, an earlier model, and the budget of a whole."""
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
+    plan = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5), dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0))
+    rows, labels = np.ones((100, 2)) / 2, np.tile([0, 1], 50)
+    facts = Facts(
+        clipping=Clipping.CALLER,
+        unit="a device",
+        budget=dpsco.Budget(2.0, 1e-5),
+        trusted=("the workers",),
+        inferred=("the classes",),
+        started=True,
+    )
+    first = dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, facts=facts)
+    again = dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True)
+    assert set(again.report.assumptions) == set(first.report.assumptions)
+    for name in ("epsilon", "mu", "unit", "headline"):
+        assert getattr(again.report, name) == getattr(first.report, name)
+    once = dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True, facts=facts)
+    assert once.report.to_json() == first.report.to_json()
+    kept = tmp_path / "facts.json"
+    kept.write_bytes(kept.read_bytes().replace(b"the workers", b"nobody else"))
+    with pytest.raises(dpsco.CheckpointError):
+        dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True)

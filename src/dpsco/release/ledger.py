@@ -4,6 +4,7 @@ A folder holds
     run.json       public   the run: plan, method, start, library format
     released.bin   public   one record per round: p float64 values and a SHA-256
     rows.json      public   how many rows a complete run read (run/row_counts.py)
+    facts.json     public   what reports of the run state beyond the plan (run/kept_facts.py)
     secret.json    SECRET   noise key, fingerprints; mode 0600
 
 Guarantee: the fingerprint of a round is written first, then its released value; each is synced to disk. After a crash

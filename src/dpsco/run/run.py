@@ -35,6 +35,7 @@ from dpsco.release.noise import check_key, new_key
 from dpsco.rows.layout import Layout
 from dpsco.rows.rechunk import WaitingRows
 from dpsco.run.facts import Facts, render
+from dpsco.run.kept_facts import joined
 from dpsco.run.preconditions import check_charged, check_use, starting_point, true_facts
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Counts, Diagnostics, Model, Result, Round
@@ -103,12 +104,10 @@ class Run:
         self.plan, self.facts = plan, true_facts(plan, oracle, facts)
         x0 = starting_point(plan, start)
         check_use(plan, self.facts, elsewhere=oracle is None, checkpoint=checkpoint, resume=resume)
-        self._elsewhere = oracle is None
         self._watch = watch_in_force()
-        self._seeded = key is not None
+        self._elsewhere, self._seeded = oracle is None, key is not None
         self._watched = self._watch.observer is not None or self._watch.replay is not None
-        self._diagnostics = diagnostics
-        self._resources = ExitStack()
+        self._diagnostics, self._resources = diagnostics, ExitStack()
         about = {"plan": plan.to_dict(), "start": hashlib.sha256(x0.tobytes()).hexdigest()}
         self._survey: Stage | None = None
         self._second: SecondStage | None = None
@@ -118,6 +117,7 @@ class Run:
         self.id: str = ledger.run_id
         self._stage = Stage(plan, x0, oracle, ledger, self._watch.replay)
         self._folder, self._kept = ledger.folder, RowCounts.kept(ledger.folder)
+        self.facts = joined(self.facts, plan, ledger.folder)
         self._sum: tuple[Query, Clipped] | None = None  # with its round: another one's sum never counts
         self._waiting, self._pushed, self.turns = WaitingRows(), 0, Turns()
         self._begin_round()

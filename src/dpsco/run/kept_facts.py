@@ -1,0 +1,85 @@
+"""What is true of a run stays true of it: facts that each call on a checkpoint stated, joined.
+
+A run may begin on a cluster, in a federation or with an oracle of the caller's, and be given back by a plain call. What
+the first asked its readers to trust belongs in every later report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from dpsco.accounting.budget import Budget
+from dpsco.errors import CheckpointError, DpscoError
+from dpsco.held_files import Held
+from dpsco.json_files import read_sealed, write_sealed
+from dpsco.planning.plan import Plan
+from dpsco.run.facts import Facts
+
+__all__ = ["joined"]
+
+_FILE = "facts.json"
+_FIELDS = {"trusted", "inferred", "started", "unit", "budget"}
+
+
+def joined(facts: Facts, plan: Plan, folder: Held | None) -> Facts:
+    """Return the facts of this call and of all calls before it on ``folder``, and keep them there.
+
+    Parameters
+    ----------
+    facts : Facts
+        What this call states.
+    plan : Plan
+        The plan of the run.
+    folder : Held or None
+        The checkpoint; None for a run in memory.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is damaged.
+
+    Guarantee: assumptions and exceptions are never fewer than those of an earlier call, and the budget never smaller.
+    """
+    if folder is None:
+        return facts
+    if (folder / _FILE).exists():
+        facts = _with(facts, plan, read_sealed(folder / _FILE, "checkpoint", _FIELDS))
+    write_sealed(folder / _FILE, _stated(facts))
+    return facts
+
+
+def _assumed(facts: Facts) -> list[str]:
+    return [text for text in facts.assumptions() if not text.startswith("NOT COVERED")]
+
+
+def _stated(facts: Facts) -> dict[str, Any]:
+    whole = facts.budget if facts.budget is not None and math.isfinite(facts.budget.epsilon) else None
+    budget = None if whole is None else [whole.epsilon, whole.delta, whole.adjacency, whole.records]
+    return {
+        "trusted": _assumed(facts),
+        "inferred": list(facts.inferred),
+        "started": facts.started,
+        "unit": facts.unit,
+        "budget": budget,
+    }
+
+
+def _with(facts: Facts, plan: Plan, before: dict[str, Any]) -> Facts:
+    try:
+        known, inferred = _assumed(facts), facts.inferred
+        trusted = (*facts.trusted, *(text for text in before["trusted"] if text not in known))
+        whole = facts.budget
+        if before["budget"] is not None and (earlier := Budget(*before["budget"])).mu > (whole or plan.budget).mu:
+            whole = earlier
+        return dataclasses.replace(
+            facts,
+            trusted=trusted,
+            inferred=(*inferred, *(text for text in before["inferred"] if text not in inferred)),
+            started=facts.started or bool(before["started"]),
+            unit=facts.unit or before["unit"],
+            budget=whole,
+        )
+    except (TypeError, ValueError, DpscoError):
+        raise CheckpointError(f"The file {_FILE!r} holds fields of the wrong type. Restore it from a copy.") from None
