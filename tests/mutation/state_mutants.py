@@ -204,9 +204,9 @@ STATE = (
         (
             (
                 "run/run.py",
-                "        self._survey, (self._second, self._stage) = self._stage, self._later",
-                "        self._stage.releaser.close()\n"
-                "        self._survey, (self._second, self._stage) = self._stage, self._later",
+                "            self._survey, (self._second, self._stage) = survey, self._later",
+                "            survey.releaser.close()\n"
+                "            self._survey, (self._second, self._stage) = survey, self._later",
             ),
             ("run/stage.py", "    if survey.restored and not ledger.complete:", "    if False:"),
         ),

@@ -31,7 +31,7 @@ def assert_refused(folder: Path) -> None:
 
 def flip_bytes(folder: Path) -> int:
     count = 0
-    for name in ("run.json", "secret.json", "released.bin"):
+    for name in ("run.json", "secret.json", "released.bin", "facts.json"):
         path = folder / name
         raw = path.read_bytes()
         for position in range(len(raw)):
