@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from dpsco import Huber, LinearOracle, Logistic, MulticlassHinge, PerExample, SmoothedHinge, Softmax, Squared
-from dpsco.query import CHUNK_ROWS, SUMMATION_SLACK, Batch, Query, to_grid
+from dpsco.clipping.linear_blocks import DenseBlock
+from dpsco.query import CHUNK_ROWS, SUMMATION_SLACK, Batch, Query, chunk_multiple, to_grid
 
 LOSSES = [
     Logistic(),
@@ -154,7 +155,7 @@ def test_a_row_contributes_the_same_bits_alone_and_in_any_company(loss: Any) -> 
         for scale in (1.0, 1.0, 1e142, 1e142):
             row = scale * rng.normal(size=width)
             alone = LinearOracle(loss).answer(query, Batch(1, [(row[None], np.ones(1))])).total
-            for rows, place in ((2, 0), (2, 1), (7, 3), (256, 0), (257, 256)):
+            for rows, place in ((2, 0), (2, 1), (7, 3), (256, 0), (257, 256), (700, 600), (1025, 1024)):
                 features = np.zeros((rows, width), order=rng.choice(["C", "F"]))
                 features[::3] = 1e-310
                 features[1::3] = np.nan
@@ -183,18 +184,18 @@ def test_the_answer_does_not_depend_on_how_a_batch_is_cut_into_chunks(rowwise: b
 def test_only_the_block_of_a_changed_row_changes(oracle: str) -> None:
     """The grid makes block sums whole numbers of steps: zeroing one row moves the total by that block's change."""
     loss = Squared(label_bound=5.0)
-    rows = 1024
-    features, labels, query = problem(loss, rows, 3, intercept=False, seed=17)
+    size = DenseBlock.rows(3, 1) if oracle == "closed form" else 256
+    features, labels, query = problem(loss, 4 * size, 3, intercept=False, seed=17)
     answerer: Any = LinearOracle(loss) if oracle == "closed form" else PerExample(lambda x, a, y: (a @ x - y) * a)
     grid = 2.0**-13
     asked = query(0.5, grid=grid)
-    for place in (0, 255, 256, 700, 1023):
+    for place in (0, size - 1, size, 2 * size + 188, 4 * size - 1):
         other = features.copy()
         other[place] = 0.0
         other_labels = labels.copy()
         other_labels[place] = 0.0
-        first = 256 * (place // 256)
-        block = slice(first, first + 256)
+        first = size * (place // size)
+        block = slice(first, first + size)
         change = answerer.answer(asked, Batch(3, [(features, labels)])).total
         change = change - answerer.answer(asked, Batch(3, [(other, other_labels)])).total
         own = answerer.answer(asked, Batch(3, [(features[block], labels[block])])).total
@@ -205,14 +206,12 @@ def test_only_the_block_of_a_changed_row_changes(oracle: str) -> None:
 
 def test_summation_error_of_a_block_is_far_below_what_is_declared() -> None:
     """Against exact sums of the rows' contributions, with bad cancellation: half of SUMMATION_SLACK is allowed."""
-    rng = np.random.default_rng(18)
-    features = np.concatenate([rng.normal(size=(128, 3))] * 2)
-    features[128:] *= -1 + 1e-9
-    labels = np.zeros(256)
-    query = Query(0, (np.zeros(3),), (1.0,), 0.25, 256)
-    total = (
-        LinearOracle(Squared()).answer(Query(0, (np.ones(3),), (1.0,), 0.25, 256), Batch(0, [(features, labels)])).total
-    )
+    rng, size = np.random.default_rng(18), DenseBlock.rows(3, 1)
+    features = np.concatenate([rng.normal(size=(size // 2, 3))] * 2)
+    features[size // 2 :] *= -1 + 1e-9
+    labels = np.zeros(size)
+    query = Query(0, (np.ones(3),), (1.0,), 0.25, size)
+    total = LinearOracle(Squared()).answer(query, Batch(0, [(features, labels)])).total
     exact = [Fraction(0)] * 3
     for row in features:
         single = Query(0, (np.ones(3),), (1.0,), query.clip, 1)
@@ -220,6 +219,17 @@ def test_summation_error_of_a_block_is_far_below_what_is_declared() -> None:
         exact = [a + Fraction(b) for a, b in zip(exact, part.tolist(), strict=True)]
     error = math.sqrt(sum(float(Fraction(t) - e) ** 2 for t, e in zip(total.tolist(), exact, strict=True)))
     assert 0 < error <= 1e-6 * SUMMATION_SLACK / 2 * query.clip
+
+
+def test_a_dense_block_divides_every_chunk_and_holds_a_megabyte_at_most() -> None:
+    """Public numbers alone decide. Narrow rows come in long blocks, because each block has a fixed cost."""
+    for width in (0, 1, 2, 3, 10, 31, 32, 33, 100, 500, 513, 4096, 10**6):
+        for outputs in (1, 3, 10, 1000):
+            rows = DenseBlock.rows(width, outputs)
+            assert chunk_multiple(max(1, width)) % rows == 0
+            assert 256 <= rows <= CHUNK_ROWS
+            assert rows == 256 or 8 * rows * width * outputs <= 1 << 20
+    assert [DenseBlock.rows(width, 1) for width in (10, 50, 100, 200, 500)] == [4096, 2048, 1024, 512, 256]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=IDS)
@@ -236,7 +246,7 @@ def test_every_sum_lies_on_the_grid(loss: Any) -> None:
 @pytest.mark.parametrize("rowwise", [False, True])
 @pytest.mark.parametrize("loss", LOSSES, ids=IDS)
 def test_an_intercept_is_a_last_feature_of_one_and_a_zeroed_row_has_none(loss: Any, rowwise: bool) -> None:
-    """300 rows: a whole block and a padded one. A row that counts as zero adds nothing to the intercept either."""
+    """300 rows, which rowwise blocks pad to 512. A row that counts as zero adds nothing to the intercept either."""
     features, labels, query = problem(loss, 300, 4, intercept=True, seed=21)
     asked = query(0.5, grid=2.0**-12, rowwise=rowwise)
     written = LinearOracle(loss).answer(asked, Batch(3, [(features, labels)]))

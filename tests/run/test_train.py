@@ -17,7 +17,7 @@ import pytest
 
 import dpsco
 from dpsco.datasets import reference_problem
-from dpsco.query import Batch
+from dpsco.query import Batch, chunk_multiple
 from dpsco.run import Run, watching
 
 N, P, T = 2_000, 5, 8
@@ -306,16 +306,21 @@ def test_a_watched_run_is_told_of_every_round_and_is_not_private(rows) -> None:
     assert dpsco.train(PLAN, dpsco.stream(*rows)).report.private
 
 
-def test_a_run_takes_rows_in_parts_and_sums_from_elsewhere(rows) -> None:
-    plan = dataclasses.replace(PLAN, method=dataclasses.replace(PLAN.method, rounds=3))
+def test_a_run_takes_rows_in_parts_and_sums_from_elsewhere() -> None:
+    """Parts but the last hold whole blocks: ``chunk_multiple`` rows."""
+    part = chunk_multiple(P)
+    plan = dataclasses.replace(PLAN, n=3 * (part + 100), method=dataclasses.replace(PLAN.method, rounds=3))
+    data = reference_problem(plan.n, P, fresh=10)
+    rows = data.features, data.labels
     oracle, size = dpsco.LinearOracle(plan.problem.loss), plan.batch_size
+    assert size == part + 100
     whole = dpsco.train(plan, dpsco.stream(*rows), oracle=oracle, key=KEY)
     for elsewhere in (False, True):
         with Run(plan, oracle=None if elsewhere else oracle, key=KEY) as run:
             while not run.complete:
                 first = run.query.step * size
-                for part in (slice(first, first + 256), slice(first + 256, first + size)):
-                    batch = Batch(run.query.step, [(rows[0][part], rows[1][part])])
+                for own in (slice(first, first + part), slice(first + part, first + size)):
+                    batch = Batch(run.query.step, [(rows[0][own], rows[1][own])])
                     if elsewhere:
                         run.absorb_sum(oracle.answer(run.query, batch))
                     else:

@@ -58,7 +58,8 @@ class LinearOracle:
             for features, labels in batch.chunks:
                 rows: Any = CsrRows.of(features) if is_sparse(features) else features
                 kind = SparseBlock if isinstance(rows, CsrRows) else DenseBlock
-                for a, y in _pieces(rows, labels, kind.size):
+                size = kind.rows(rows.shape[1], self.loss.outputs)
+                for a, y in _pieces(rows, labels, size):
                     block = kind.of(a, y, self.loss, intercept=self.intercept, pad=query.rowwise)
                     answer += self._clipped_sum(query, block, len(y))
         return answer

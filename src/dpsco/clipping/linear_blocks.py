@@ -1,7 +1,7 @@
 """Blocks of rows of a linear model in plain NumPy: dense rows, and compressed sparse rows.
 
 A block converts its rows to float64 and sets rows to 0 that are not finite or have no valid label. If ``pad``, blocks
-are padded to one size: a deleted row shifts the others, and the arithmetic on a row must not depend on its place.
+are padded with zero rows: a deleted row shifts the others, and the arithmetic on a row must not depend on its place.
 
 Sparse sums are ``np.bincount``, which adds in the order of storage, so the bits of a row's contribution depend on that
 row only. Values stored twice for one column are added first. A row with an index outside the matrix counts as zero.
@@ -12,7 +12,7 @@ per block.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,16 @@ from numpy.typing import NDArray
 from dpsco.clipping.bound import LARGEST_NORM, SMALLEST_NORM, row_norms
 from dpsco.clipping.squares import squares_of
 from dpsco.problem.losses import Labels, Loss
-from dpsco.query import Array, Query, to_grid
+from dpsco.query import CHUNK_ROWS, Array, Query, to_grid
 from dpsco.rows.csr import CsrRows
 
 __all__ = ["DenseBlock", "SparseBlock"]
+
+_LEAST_ROWS = 256
+"""Rows of the shortest block; padded dense blocks have a multiple of this many rows."""
+
+_BLOCK_NUMBERS = 1 << 17
+"""Numbers of a dense block: 1 MB stays in the cache, and every operation of NumPy has enough work."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +42,20 @@ class DenseBlock:
     zeroed: NDArray[np.bool_]
     width: int
 
-    size: ClassVar[int] = 256
-    """Rows per block. The float64 sum has an error of at most 256 gamma_256 C, far below the summation slack."""
+    @staticmethod
+    def rows(width: int, outputs: int) -> int:
+        """Return the rows of a block, from public numbers: a power of two from 256 to 4096, at most ``CHUNK_ROWS``.
+
+        Guarantee: it divides ``chunk_multiple(width)``. A float64 sum has an error of at most 4096 gamma_4096 C < 2^-28
+        C. The summation slack is 2^-10 C.
+        """
+        return min(CHUNK_ROWS, max(_LEAST_ROWS, 1 << (_BLOCK_NUMBERS // (width * outputs or 1)).bit_length() >> 1))
 
     @classmethod
     def of(cls, features: Any, labels: Labels, loss: Loss, *, intercept: bool, pad: bool) -> DenseBlock:
         """Copy the rows into one layout."""
         held, width = features.shape
-        rows = cls.size if pad else held
+        rows = -(-held // _LEAST_ROWS) * _LEAST_ROWS if pad else held
         a, y = np.zeros((rows, width + intercept)), np.zeros(rows, dtype=np.asarray(labels).dtype)
         a[:held, :width], y[:held] = features, labels
         a[:held, width:] = 1.0
@@ -80,13 +92,15 @@ class SparseBlock:
     width: int
     intercept: bool
 
-    size: ClassVar[int] = 4096
-    """Rows per block. The float64 sum has an error of at most 4096 gamma_4097 C, far below the summation slack."""
+    @staticmethod
+    def rows(width: int, outputs: int) -> int:
+        """Return the rows of a block. The sum has an error of at most 4096 gamma_4097 C, far below the slack."""
+        return CHUNK_ROWS
 
     @classmethod
     def of(cls, features: CsrRows, labels: Labels, loss: Loss, *, intercept: bool, pad: bool) -> SparseBlock:
         """Merge the values of each place."""
-        rows = cls.size if pad else len(labels)
+        rows = CHUNK_ROWS if pad else len(labels)
         y = np.pad(labels, (0, rows - len(labels)))
         row, column, value, outside = _merged(features, rows)
         lengths = _lengths(row, value, rows)
