@@ -49,6 +49,9 @@ _SANE = 1e12
 _USUAL, _QUIET = 4.0, 0.1
 """Radius of squares over the usual length of a contribution, at least; the relative noise in a square up to which it is
 larger, so that fewer contributions are shortened."""
+_FAINT, _SLACK = 0.03, 2.0
+"""Privacy noise over sampling error up to which the clip of a run with intervals is widened, and the clip beyond which
+no contribution of a bounded slope is shortened: a gradient and what the iterates move, over the longest gradient."""
 _UNKNOWN = 1.0
 """Variance of a gradient entry that says nothing: rows have norm 1, slopes about 1."""
 
@@ -114,6 +117,8 @@ def rounds_in(
         1 / _SANE < value < _SANE for value in (choice.clip, choice.beta, longest)
     ):
         return None
+    if later == MeasuredSRGD.name:
+        choice = _wider(choice, _SLACK * longest * scale.slope)
     u0 = np.asarray(form.start(start.x.reshape(columns, outputs)).T.ravel())
     if not np.all(np.isfinite(u0)):
         u0 = np.zeros(columns * outputs)
@@ -131,6 +136,18 @@ def rounds_in(
         radius = wide if 0 < wide < choice.clip else choice.clip
         method = MeasuredSRGD(**vars(method) | {"clip": choice.clip * math.hypot(1.0, THETA), "radius": radius})
     return InMetric(row_map, method, prediction, u0)
+
+
+def _wider(choice: RoundsChoice, most: float) -> RoundsChoice:
+    """Widen the clip as far as noise stays faint: shortened rows move the minimum, and no interval counts that.
+
+    With many rows the clip of least excess is too narrow for intervals. Its bias is far below the noise in the loss,
+    but does not fall with n, and standard errors do.
+    """
+    if choice.noise <= 0 or choice.clip >= most:
+        return choice
+    factor = min(max(math.sqrt(_FAINT * choice.sampling / choice.noise), 1.0), most / choice.clip)
+    return dataclasses.replace(choice, clip=factor * choice.clip, noise=factor**2 * choice.noise)
 
 
 def _in_factors(shape: Geometry) -> bool:
