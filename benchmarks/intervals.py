@@ -10,8 +10,8 @@
 Rows: Gaussian columns of correlation 0.5 from one to the next; every third one is cut to 0/1, every third one clamped;
 rows longer than 1.4 sqrt(p) are shortened. Well specified: labels follow the model of the loss (Huber: Student noise of
 three degrees of freedom). Misspecified: the mean bends, two columns interact, the noise depends on a column, and for
-Huber it is skewed; the target is then the population minimiser, found on one or forty million other rows. Each seed draws
-new rows, on which every cell draws its own labels and noise. A run is the library's own: dpsco.plan(...,
+Huber it is skewed; the target is then the population minimiser, found on one or forty million other rows. Each seed
+draws new rows, on which every cell draws its own labels and noise. A run is the library's own: dpsco.plan(...,
 survey="intervals"), train, confidence_intervals.
 
 Columns: coverage averaged over the coefficients and of the worst one; the median over coefficients of the median width

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dpsco
+from dpsco.clipping.squares import THETA
 from dpsco.inference.prior import prior_of
 from dpsco.methods import Surveyed
 from dpsco.methods.measured_srgd import MeasuredSRGD
@@ -121,6 +122,27 @@ def test_a_survey_for_intervals_asks_for_squares_and_only_that_one():
         assert dpsco.Plan.from_json(made.to_json()) == made
     no_noise = dpsco.plan(PROBLEM, n=N, budget=dpsco.Budget(float("inf"), 1e-6), survey="intervals")
     assert np.all(dpsco.train(no_noise, dpsco.stream(*table())).standard_errors() > 0)
+
+
+def later_rounds(epsilon: float, later: str) -> tuple[float, dpsco.Prediction]:
+    """Clip of the gradient and prediction of the rounds behind a survey that showed the population's own moments."""
+    made = dataclasses.replace(plan(later), budget=dpsco.Budget(epsilon, 1e-6))
+    result = dpsco.train(made, dpsco.stream(*table()), key=KEY)
+    method = result.evidence.second.plan.method
+    squares = np.hypot(1.0, THETA) if later == MeasuredSRGD.name else 1.0
+    return method.clip / squares, result.evidence.second.plan.prediction
+
+
+def test_intervals_widen_the_clip_only_where_noise_is_faint():
+    """Rows that a clip shortens shift the model, and standard errors do not count a shift."""
+    usual, _ = later_rounds(20.0, "accelerated-srgd")
+    wide, wide_parts = later_rounds(20.0, MeasuredSRGD.name)
+    assert wide > 1.5 * usual
+    assert wide_parts.noise < 0.031 * wide_parts.sampling
+    narrow, parts = later_rounds(0.3, "accelerated-srgd")
+    same, _ = later_rounds(0.3, MeasuredSRGD.name)
+    assert parts.noise > 0.05 * parts.sampling
+    assert same == pytest.approx(narrow, rel=0.02)  # two plans, two noises of the survey
 
 
 def test_devices_are_not_asked_for_squares():
