@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -151,7 +151,7 @@ def write_sealed(place: Place, payload: Mapping[str, Any], *, mode: int = 0o644)
     write_atomic(place, canonical({**payload, "check": _check(payload)}), mode=mode)
 
 
-def read_sealed(place: Place, kind: str, fields: set[str]) -> dict[str, Any]:
+def read_sealed(place: Place, kind: str, fields: set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:
     """Read a file written by ``write_sealed``.
 
     Parameters
@@ -162,6 +162,8 @@ def read_sealed(place: Place, kind: str, fields: set[str]) -> dict[str, Any]:
         What the file is, for the message.
     fields : set of str
         The exact keys of the payload.
+    optional : set of str
+        Keys that it may have besides.
 
     Raises
     ------
@@ -176,7 +178,7 @@ def read_sealed(place: Place, kind: str, fields: set[str]) -> dict[str, Any]:
         payload = json.loads(raw)
     except (ValueError, RecursionError):
         payload = None
-    if not isinstance(payload, dict) or set(payload) != fields | {"check"}:
+    if not isinstance(payload, dict) or set(payload) - optional != fields | {"check"}:
         raise CheckpointError(_damaged(place.name, kind))
     check = payload.pop("check")
     try:

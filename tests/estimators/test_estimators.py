@@ -240,9 +240,9 @@ def test_a_pickle_holds_the_model_and_nothing_secret() -> None:
     assert back.plan_ == clf.plan_
     held = {name for name in vars(clf) if name not in clf.get_params()}
     learned = {"coef_", "intercept_", "classes_", "n_features_in_", "plan_", "privacy_", "geometry_", "health_"}
-    released = {"_evidence", "_inference"}
+    released = {"_inference"}
     assert held - learned - released == {
-        *("_norm", "_run", "_inferred", "_width", "_form", "_result", "columns_"),
+        *("_norm", "_run", "_inferred", "_width", "_form", "_result", "columns_", "_encoder"),
         *("_day", "_shrinkage"),  # the date of the first call, and words
     }
     assert clf._run is None

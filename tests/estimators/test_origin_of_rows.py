@@ -14,7 +14,7 @@ import pytest
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 import dpsco
-from dpsco.rows.encoded_rows import declared_norm
+from dpsco.rows.encoded_rows import encoded_by
 
 ASKED = "no step before this one"
 RNG = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def test_rows_that_a_step_made_do_not_speak_for_themselves(
     columns: dpsco.PublicColumns, step: Callable[[Any], Any], expected: bool
 ) -> None:
     rows = step(columns.transform(FRAME))
-    assert (declared_norm(rows) is None) == expected
+    assert (encoded_by(rows) is None) == expected
     assert asked(rows) == expected
 
 
@@ -103,15 +103,15 @@ def test_a_step_in_place_fails_whatever_the_cells_hold(name: str, changes: bool)
 def test_rows_whose_parts_were_replaced_carry_no_norm() -> None:
     rows = SPARSE.transform(FRAME)
     rows.data = np.asarray(rows.data)[:]
-    assert declared_norm(rows) is None  # read-only, the same cells, another array
+    assert encoded_by(rows) is None  # read-only, the same cells, another array
     dense = DENSE.transform(FRAME)
     dense.shape = (dense.shape[0], dense.shape[1], 1)
-    assert declared_norm(dense) is None
+    assert encoded_by(dense) is None
 
 
 def test_a_column_named_feature_norm_says_nothing_and_later_chunks_are_unknown() -> None:
     table = pd.DataFrame({"feature_norm": FRAME["age"] / 100, "other": 0.5})
-    assert declared_norm(table) is None
+    assert encoded_by(table) is None
     assert asked(table)
     chunks = ((DENSE.transform(FRAME[k : k + 1_000]), Y[k : k + 1_000]) for k in range(0, 3_000, 1_000))
     assert asked(chunks, invalid_rows="zero")

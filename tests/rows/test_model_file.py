@@ -87,7 +87,8 @@ def test_any_flipped_byte_is_refused(tmp_path) -> None:
 
 
 DAMAGE = {
-    "version": {"format": 3},
+    "version": {"format": 4},
+    "version of other fields": {"format": 2},
     "short": {"parameters": [0.0]},
     "text": {"parameters": ["0"] * 5},
     "infinite": {"parameters": [1e999] * 5},
@@ -99,6 +100,12 @@ DAMAGE = {
     "schema": {"columns": {"features": []}},
     "plan": {"plan": {}},
     "report": {"report": {}},
+    "table": {"coefficients": {"rows": []}},
+    "table of text": {"coefficients": "none"},
+    "table without estimates": {
+        "coefficients": {"level": 0.95, "loss": "logistic", "notes": [], "why": "x", "rows": [{"name": "a"}] * 5}
+    },
+    "short table": {"coefficients": {"level": 0.95, "loss": "logistic", "notes": [], "why": "x", "rows": []}},
 }
 
 
@@ -113,6 +120,22 @@ def test_a_file_with_a_valid_seal_and_wrong_content_is_refused(damage, tmp_path)
         return  # JSON itself has no such number
     with pytest.raises(dpsco.CheckpointError, match="not a model"):
         SavedModel.read(path)
+
+
+def test_the_table_comes_back_and_a_file_without_one_is_read(tmp_path) -> None:
+    model = saved()
+    path = model.write(tmp_path / "model.json")
+    back = SavedModel.read(path)
+    assert back.table == model.table
+    assert [row["name"] for row in back.table.rows] == ["a", "b", "c=x", "c=y", "intercept"]
+    coef, intercept = COLUMNS.original_units(model.result.model.coef / 1.5, model.result.model.intercept)
+    np.testing.assert_allclose([row["estimate"] for row in back.table.rows], [*coef, intercept])
+    data = json.loads(path.read_bytes())
+    older = {name: value for name, value in data.items() if name not in ("check", "coefficients")}
+    write_sealed(path, {**older, "format": 2})
+    again = SavedModel.read(path)
+    assert again.table == model.table  # the estimates; its reason names what a file does not keep
+    assert "survey" in again.table.why
 
 
 def test_missing_and_extra_fields_are_refused(tmp_path) -> None:

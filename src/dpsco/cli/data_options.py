@@ -62,6 +62,14 @@ def add_data_options(parser: Any) -> None:
     group.add_argument("--missing", metavar="A,B", help="columns with one more feature for missing cells; or: all")
     group.add_argument("--other", metavar="A,B", help="categories with one more feature for other levels; or: all")
     group.add_argument(
+        "--drop",
+        action="append",
+        default=[],
+        metavar="first|COLUMN=LEVEL",
+        help="categories: the level without a feature, against which the others are measured; first: that of every "
+        "column. Standard errors beside an intercept need it; repeatable",
+    )
+    group.add_argument(
         "--dimension", type=int, help="number of features, where no file states it (libsvm: indices start at 1)"
     )
     add_reading_options(parser)
@@ -97,7 +105,8 @@ def declared_columns(
     from dpsco.rows.public_columns import PublicColumns
     from dpsco.rows.readers.source import MatrixSource
 
-    options = ("features", "range", "log", "date", "boolean", "categories", "hashed", "missing", "other", "centered")
+    kinds = ("features", "range", "date", "boolean", "categories", "hashed")
+    options = (*kinds, "log", "missing", "other", "drop", "centered")
     given = [f"--{name}" for name in options if getattr(args, name)]
     if args.columns is not None and given:
         raise InvalidArgument(f"--columns states all feature columns: leave out {', '.join(given)}.")
@@ -143,6 +152,7 @@ def declared_columns(
         hashed=hashed,
         missing=args.missing == "all" or _listed(args.missing),
         other=args.other == "all" or _listed(args.other),
+        drop="first" if args.drop == ["first"] else dict(pairs("--drop", args.drop)) or None,
     )
     _check_apart(columns, besides)
     _check_names(source, columns.names)

@@ -20,7 +20,7 @@ from dpsco.cli.model_options import (
     planned,
 )
 from dpsco.cli.model_page import add_page_options, data_name, today, write_model_page
-from dpsco.cli.output import print_json
+from dpsco.cli.output import print_coefficients, print_json
 from dpsco.errors import DataError, InvalidArgument, positive_integer
 
 if TYPE_CHECKING:
@@ -270,9 +270,10 @@ def _print_result(args: argparse.Namespace, saved: Any, written: Path, counted: 
     if args.json:
         page = None if args.html is None else str(args.html)
         body = {"model": str(written), "page": page, "report": json.loads(report.to_json()), "reached": reached}
-        print_json(body)
+        print_json({**body, "coefficients": None if saved.table is None else saved.table.to_dict()})
         return
     print(report, "\n")
+    print_coefficients(saved)
     for name, value in reached.items():
         print(f"  {name:<26} {value}  (on data declared public)")
     print(f"Model: {written}" + ("" if args.html is None else f"\nPage:  {args.html}"))

@@ -39,8 +39,9 @@ def write_model_page(
     from dpsco.pages.coefficients import coefficients_of
 
     labels, columns = saved.labels, saved.columns
-    named = () if isinstance(columns, int) else columns.feature_names
+    declared = None if isinstance(columns, int) else columns
+    named = () if declared is None else declared.feature_names
     subject = Subject(args.data_name or name, args.run_date or date, labels.column or "", labels.classes or (), named)
     unit = labels.bound or 1.0
-    shown = coefficients_of(saved.result, unit / saved.feature_norm, unit)
+    shown = coefficients_of(saved.result, unit / saved.feature_norm, unit, table=saved.table, columns=declared)
     write_run_page(saved.result, args.html, subject=subject, coefficients=shown, **rest)

@@ -5,14 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from shutil import get_terminal_size
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["format_bytes", "format_count", "print_json", "print_table"]
+if TYPE_CHECKING:
+    from dpsco.run.model_file import SavedModel
+
+__all__ = ["format_bytes", "format_count", "print_coefficients", "print_json", "print_table"]
+
+MOST_ROWS = 60
+"""Lines of coefficients that are printed at most."""
 
 
 def print_json(body: Any) -> None:
     """Print one JSON object."""
     print(json.dumps(body, indent=2, sort_keys=True))
+
+
+def print_coefficients(saved: SavedModel) -> None:
+    """Print the coefficients of a model in the units of its table; many of them are named by their number alone."""
+    table = saved.table
+    if table is None:
+        return
+    if len(table.rows) > MOST_ROWS:
+        print(f"{len(table.rows):,} coefficients are in the model file and on the page (--html).\n")
+    else:
+        print(table, "\n")
 
 
 def print_table(

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpsco.cli.checks import check_apart, check_page
 from dpsco.cli.model_page import add_page_options, write_model_page
-from dpsco.cli.output import print_json
+from dpsco.cli.output import print_coefficients, print_json
 
 __all__ = ["add_parser", "run"]
 
@@ -43,9 +43,12 @@ def run(args: argparse.Namespace) -> int:
         write_model_page(saved, args)
     page = None if args.html is None else str(args.html)
     if args.json:
-        print_json({"report": json.loads(result.report.to_json()), "plan": result.plan.to_dict(), "page": page})
+        body = {"report": json.loads(result.report.to_json()), "plan": result.plan.to_dict(), "page": page}
+        print_json({**body, "coefficients": None if saved.table is None else saved.table.to_dict()})
     elif args.markdown:
         print(result.report.to_markdown())
     else:
-        print(result.report, "" if page is None else f"\n\nPage: {page}")
+        print(result.report, "\n")
+        print_coefficients(saved)
+        print("" if page is None else f"Page: {page}")
     return 0

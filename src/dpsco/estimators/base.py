@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import math
@@ -31,8 +32,8 @@ from dpsco.query import Array
 from dpsco.rows.containers import column_texts
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.csr import is_sparse
-from dpsco.rows.encoded_rows import declared_norm
-from dpsco.rows.public_columns import columns_from
+from dpsco.rows.encoded_rows import encoded_by
+from dpsco.rows.public_columns import PublicColumns, columns_from
 from dpsco.rows.random_order import Positions, RandomOrder, Ranks
 from dpsco.rows.stream import stream
 from dpsco.run import Facts, Model, Result, Run, train
@@ -120,8 +121,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         _refuse(refused)
         if y is None and unit is None and is_chunks(X):
             return self._fit_chunks(X)
-        declared = declared_norm(X)
-        X, y = self._validated(X, y, first=True, declared=declared)
+        made_by = encoded_by(X)
+        X, y = self._validated(X, y, first=True, made_by=made_by)
         loss, targets, leaks = self._targets(y, whole=True)
         planned = self._plan(loss, len(targets) if self.n is None else self.n, solver=self.solver)
         start = self._start(planned)
@@ -132,7 +133,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
             texts, codes = column_texts(checked_ids(unit, len(targets)), of="id")
             places = random.permutation(len(targets)) if self.shuffle else np.arange(len(targets))
             targets[places[~cap.counted_texts(texts, codes[places])]] = np.nan
-        facts = self._facts(cap, leaks, self.columns is None and declared is None)
+        facts = self._facts(cap, leaks, self.columns is None and made_by is None)
         rows = PermutedRows(X, targets, order, self._norm)
         result = train(planned, rows, start=start, key=key, account=open_account(self.account), facts=facts)
         self._run = None
@@ -150,7 +151,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         X, y = next(coming, (None, None))
         if X is None:
             raise DataError("The iterable has no chunk: no row was found. Nothing was spent.")
-        rows, y = self._validated(X, y, first=True, declared=declared_norm(X))
+        rows, y = self._validated(X, y, first=True, made_by=encoded_by(X))
         loss, targets, leaks = self._targets(y, whole=False)
         planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
         start, (key, _) = self._start(planned), self._randomness()
@@ -210,7 +211,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
             raise HorizonError("A run in progress does not survive pickling: this copy can predict, not go on.")
         if classes is not None and getattr(self, "classes", None) is None:
             self._stated_classes = classes
-        X, y = self._validated(X, y, first=first, declared=declared_norm(X) if first else None)
+        X, y = self._validated(X, y, first=first, made_by=encoded_by(X) if first else None)
         loss, targets, leaks = self._targets(y, whole=False)
         if first:
             key, _ = self._randomness()
@@ -226,14 +227,15 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
 
     # --- pieces -------------------------------------------------------------------------------------
 
-    def _validated(self, X: Any, y: Any, *, first: bool, declared: float | None = None) -> tuple[Any, Any]:
+    def _validated(self, X: Any, y: Any, *, first: bool, made_by: PublicColumns | None = None) -> tuple[Any, Any]:
         strict = one_of("invalid_rows", self.invalid_rows, ("error", "zero")) == "error"
         if first:
             self.columns_ = None if self.columns is None else columns_from(self.columns)
         X = self._typed(self._encoded(X), first=first, strict=strict)
         y = one_column(y, len(X), strict=strict)
         if first:
-            declared = declared if self.columns_ is None else self.columns_.row_norm
+            self._encoder = copy.copy(made_by if self.columns_ is None else self.columns_)  # set_params changes theirs
+            declared = None if self._encoder is None else self._encoder.row_norm
             norm = (1.0 if declared is None else declared) if self.feature_norm is None else self.feature_norm
             self._norm = positive("feature_norm", norm, "Rows are scaled into it; it must be public.")
         return X, y
@@ -321,8 +323,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         shape = result.geometry
         self.geometry_ = None if shape is None else dataclasses.replace(shape, feature_norm=self._norm)
         self.health_ = result.health
-        self._evidence, self._inference = result.evidence, None
-        self._result, model = result, result.model
+        self._result, self._inference, model = result, None, result.model
         x = None if result.evidence is None else self._shrunk(result.evidence)
         if x is not None:
             model = Model.from_parameters(result.plan.problem.domain.project(x), result.plan.problem)

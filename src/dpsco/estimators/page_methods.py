@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpsco.query import Array
+from dpsco.rows.public_columns import PublicColumns
 from dpsco.run import Result
+from dpsco.run.parameter_table import parameter_table
 
 if TYPE_CHECKING:
     from dpsco.pages.coefficients import Coefficients
@@ -34,6 +37,10 @@ class PageMethods:
     _norm: float
     _unit: float
     _result: Result
+    _encoder: PublicColumns | None
+
+    def _table_units(self) -> dict[str, Any]:
+        raise NotImplementedError
 
     def _feature_names(self) -> tuple[str, ...]:
         raise NotImplementedError
@@ -75,12 +82,23 @@ class PageMethods:
         return write_run_page(self._result, path, reached=reached, subject=subject, coefficients=self._coefficients())
 
     def _coefficients(self) -> Coefficients | None:
-        """Return the model with its intervals; a shrunk model has none of its own."""
+        """Return the model with its table; intervals are those of a model before it was shrunk."""
         from dpsco.pages.coefficients import Coefficients, coefficients_of
 
+        table = parameter_table(self._shown_result(), **self._table_units())
         if not self._shrinkage:
-            return coefficients_of(self._result, self._unit / self._norm, self._unit)
+            to = self._unit / self._norm, self._unit
+            return coefficients_of(self._result, *to, table=table, columns=self._encoder)
         coef = np.atleast_2d(self.coef_)
         shown = coef - coef.mean(axis=0) if len(coef) > 1 else coef
-        why = f"Intervals describe the model before {self._shrinkage}."
-        return Coefficients(shown, np.atleast_1d(self.intercept_), why=why)
+        why = f"The intervals of the table describe the model before {self._shrinkage}." if table else ""
+        why = table.why if table and table.why else why
+        declared, notes = self._encoder is not None, table.notes if table else ()
+        return Coefficients(shown, np.atleast_1d(self.intercept_), why=why, notes=notes, table=table, columns=declared)
+
+    def _shown_result(self) -> Result:
+        """Return the result with the model as it is after shrinkage."""
+        model = self._result.model
+        coef = np.reshape(self.coef_, model.coef.shape) * (self._norm / self._unit)
+        intercept = np.reshape(self.intercept_, np.shape(model.intercept)) / self._unit
+        return dataclasses.replace(self._result, model=dataclasses.replace(model, coef=coef, intercept=intercept))

@@ -26,6 +26,8 @@ class RawInput:
     warm_start: bool
     n_features: int | None
     columns_: PublicColumns | None
+    _encoder: PublicColumns | None
+    """The columns that made the features: those of the estimator, or of the step before it in a pipeline."""
     n_features_in_: int
     _norm: float
     _width: int
@@ -56,7 +58,7 @@ class RawInput:
 
     def _feature_names(self) -> tuple[str, ...]:
         """Return the names of the features of an encoded row; nothing if the table has none."""
-        columns = self.columns_
+        columns = self._encoder
         return tuple(map(str, getattr(self, "feature_names_in_", ()))) if columns is None else columns.feature_names
 
     def _in_ball(self, rows: Any) -> Any:

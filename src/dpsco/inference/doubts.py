@@ -101,8 +101,9 @@ def _refuse(signs: Signs) -> None:
     if not signs.least >= LEAST_DETERMINED:
         raise IntervalError(
             "Columns are collinear: a combination of them hardly varies, so the data do not tell their coefficients "
-            "apart, and an interval of each would say nothing. All categories of a column beside an intercept are: "
-            "leave one of them out, or fit_intercept=False."
+            "apart, and an interval of each would say nothing. All levels of a column of categories beside an "
+            "intercept are: leave one out with PublicColumns(..., drop='first') or --drop first. One such column alone "
+            "can do with fit_intercept=False."
         )
     if not signs.misfit <= 1.5 + 4 * math.sqrt(2 / signs.numbers):
         raise IntervalError(

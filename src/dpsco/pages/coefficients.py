@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from dpsco.errors import IntervalError
-from dpsco.inference import Inference
 from dpsco.problem import CustomLoss, Softmax
 from dpsco.query import Array
+from dpsco.rows.public_columns import PublicColumns
+from dpsco.run.parameter_table import MOST_ROWS, ParameterTable
 from dpsco.run.result import Result
 
 __all__ = ["Coefficients", "coefficients_of"]
 
 _MOST_LINES = 30
 _MOST_CLASSES = 12
-_MOST_PARAMETERS = 1_000
-"""Parameters from which intervals are left out: their cost is cubic."""
-LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +30,16 @@ class Coefficients:
         The coefficients; softmax has one output per class.
     intercepts : array of shape (outputs,)
         The intercepts.
-    errors, intervals : arrays of shape (outputs, parameters[, 2]), optional
-        Standard errors and intervals of (coefficients, intercept).
+    errors, intervals : arrays of shape (outputs, features[, 2]), optional
+        Standard errors and intervals of the coefficients.
     why : str
         Why there are no intervals.
     notes : tuple of str
         What a reader of the intervals should know.
+    table : ParameterTable, optional
+        The same in the units of the table, which the page shows as well.
+    columns : bool
+        Whether the features are made of declared columns.
     """
 
     values: Array
@@ -48,25 +49,30 @@ class Coefficients:
     why: str = ""
     notes: tuple[str, ...] = ()
 
-    def with_intervals(self, inference: Callable[[], Inference]) -> Coefficients:
-        """Return the same with standard errors and intervals, or with the reason why there are none."""
-        if self.values.size > _MOST_PARAMETERS:
-            return replace(self, why=f"Intervals are computed for at most {_MOST_PARAMETERS:,} coefficients.")
-        try:
-            found = inference()
-        except IntervalError as reason:
-            return replace(self, why=str(reason).split("\n")[0].replace("`", ""))
-        outputs = len(self.values)
-        errors = found.standard_errors().reshape(outputs, -1)
-        ends = found.confidence_intervals(LEVEL).reshape(outputs, -1, 2)
-        middle, width = ends.mean(axis=2), self.values.shape[1]
+    table: ParameterTable | None = None
+    columns: bool = False
+
+    def of_table(self, table: ParameterTable | None, columns: PublicColumns | None = None) -> Coefficients:
+        """Return the same with a table, and with its standard errors and intervals in the plot."""
+        if table is None:
+            return replace(self, why=f"Intervals are computed for at most {MOST_ROWS:,} parameters.")
+        if table.why:
+            return replace(self, why=table.why.replace("`", ""), table=table, columns=columns is not None)
+        outputs, width = self.values.shape
+        slopes = np.ones(width) if columns is None else columns.units.slopes
+
+        def column(name: str) -> Array:
+            cells = np.array([row[name] for row in table.rows]).reshape(outputs, -1)
+            return np.asarray(cells[:, :width] / slopes)
+
         return replace(
             self,
-            values=middle[:, :width],
-            intercepts=middle[:, -1] if middle.shape[1] > width else self.intercepts,
-            errors=errors,
-            intervals=ends,
-            notes=found.notes,
+            values=column("estimate"),
+            errors=column("standard_error"),
+            intervals=np.stack([column("low"), column("high")], axis=2),
+            notes=table.notes,
+            table=table,
+            columns=columns is not None,
         )
 
     def section(self, names: Sequence[str], classes: Sequence[str]) -> dict[str, Any]:
@@ -108,11 +114,13 @@ class Coefficients:
             "why": self.why,
             "notes": [note.replace("`", "") for note in self.notes],
             "more": more,
+            "columns": self.columns,
+            "intervals": self.table is not None and not self.table.why,
+            "grids": [] if self.table is None else _grids(self.table),
         }
 
     def _clearness(self) -> Array:
-        width = self.values.shape[1]
-        errors = np.ones_like(self.values) if self.errors is None else self.errors[:, :width]
+        errors = np.ones_like(self.values) if self.errors is None else self.errors
         return np.asarray(np.max(np.abs(self.values) / np.maximum(errors, 1e-300), axis=0))
 
     def _ends(self, kept: Any, outputs: int) -> tuple[float, float]:
@@ -121,10 +129,32 @@ class Coefficients:
         return (low, high) if high > low else (-1.0, 1.0)
 
 
-def coefficients_of(result: Result, feature: float = 1.0, score: float = 1.0) -> Coefficients | None:
+def _grids(table: ParameterTable) -> list[dict[str, Any]]:
+    """Return the table, one grid per class."""
+    grids: dict[str, dict[str, Any]] = {}
+    head = ["", "coefficient"] if table.why else ["", "coefficient", "standard error", "z", "P>|z|", "from", "to"]
+    for row in table.rows:
+        name = row.get("class", "")
+        grid = grids.setdefault(name, {"title": name, "name": "parameters", "columns": head, "lines": []})
+        line = [row["name"], f"{row['estimate']:.4g}"]
+        if not table.why:
+            line += [f"{row['standard_error']:.3g}", f"{row['z']:.2f}", f"{row['p_value']:.3f}"]
+            line += [f"{row['low']:.4g}", f"{row['high']:.4g}"]
+        grid["lines"].append(line)
+    return list(grids.values())
+
+
+def coefficients_of(
+    result: Result,
+    feature: float = 1.0,
+    score: float = 1.0,
+    *,
+    table: ParameterTable | None = None,
+    columns: PublicColumns | None = None,
+) -> Coefficients | None:
     """Return the coefficients of a run, times ``feature``, and its intercept, times ``score``: two public numbers.
 
-    None for a model that is not linear.
+    ``table`` is the run's ``parameter_table`` in the units of ``columns``. None for a model that is not linear.
     """
     model = result.model
     if isinstance(model.loss, CustomLoss) or model.coef.size == 0:
@@ -132,4 +162,4 @@ def coefficients_of(result: Result, feature: float = 1.0, score: float = 1.0) ->
     coef = feature * np.atleast_2d(model.coef)
     centred = coef - coef.mean(axis=0) if isinstance(model.loss, Softmax) else coef
     plain = Coefficients(centred, score * np.atleast_1d(model.intercept))
-    return plain.with_intervals(lambda: result.inference.in_units(feature, score))
+    return plain.of_table(table, columns)

@@ -13,6 +13,7 @@ from dpsco.pages.renderer import write_html
 from dpsco.pages.subject import Subject
 from dpsco.pages.survey_section import survey_section
 from dpsco.planning.spectrum_priors import loss_scale
+from dpsco.run.parameter_table import parameter_table
 from dpsco.run.result import Result
 
 __all__ = ["write_run_page"]
@@ -56,7 +57,7 @@ def write_run_page(
     published.
     """
     report, subject = result.report, subject or Subject()
-    names, shown = subject.names(result.plan.problem.dimension), coefficients or coefficients_of(result)
+    names, shown = subject.names(result.plan.problem.dimension), coefficients or _coefficients(result, subject)
     # Plan.explain describes Algorithm 1; the facts of the report describe every method.
     explained = report.method == AcceleratedSRGD.name
     return write_html(
@@ -78,6 +79,11 @@ def write_run_page(
         curve_plot=_curve(result) if report.private and report.gaussian else "",
         trace_plot=_trace(result),
     )
+
+
+def _coefficients(result: Result, subject: Subject) -> Coefficients | None:
+    named = tuple(subject.names(result.plan.problem.dimension))
+    return coefficients_of(result, table=parameter_table(result, names=named, classes=subject.classes))
 
 
 def _curve(result: Result) -> str:

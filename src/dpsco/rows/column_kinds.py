@@ -2,7 +2,8 @@
 
     entries(column) -> [(place, value), ...]     row i sets feature place[i] to value[i]; place -1 sets none
 
-``bound`` is the largest sum of squares that the features of one cell can have.
+``bound`` is the largest sum of squares that the features of one cell can have. ``units`` says how each feature is made
+of a quantity that people know: feature = slope * quantity + offset.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,15 @@ from numpy.typing import NDArray
 from dpsco.errors import InvalidArgument, positive_integer
 from dpsco.rows.cells import Coded, label_text
 
-__all__ = ["FALSE", "TRUE", "Boolean", "Category", "Column", "Date", "Hashed", "Number", "day_of"]
+__all__ = ["FALSE", "TRUE", "Boolean", "Category", "Column", "Date", "Hashed", "Number", "Unit", "day_of"]
 
 Entry = tuple[int | NDArray[np.int64], float | NDArray[Any]]
 
 TRUE, FALSE = ("1", "true", "yes", "t", "y", "on"), ("0", "false", "no", "f", "n", "off")
 DECADES = 1000.0
 _FEW_LINES = 24
+_MEAN = -2
+"""Place of a cell that is the mean of the levels."""
 _DAY = re.compile(r"^(\d{4})(?:([-/.])(\d{1,2})\2(\d{1,2})|()(\d\d)(\d\d))(?:$|[T ])", re.ASCII)
 _MONTH = re.compile(r"^(\d{4})(?:[-/](\d{1,2}))?$", re.ASCII)
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
@@ -56,6 +59,15 @@ def day_of(text: str) -> float:
         return math.nan
 
 
+class Unit(NamedTuple):
+    """A feature in terms of a quantity of the table: feature = slope * quantity + offset, exactly."""
+
+    quantity: str
+    """What is measured: the column itself, the logarithm that its range states, days since its first day."""
+    slope: float = 1.0
+    offset: float = 0.0
+
+
 @dataclass(frozen=True)
 class Column:
     """What all kinds share: a name, and a feature that is 1 where the cell is missing, if ``missing`` asks for it."""
@@ -68,6 +80,10 @@ class Column:
     def outputs(self) -> tuple[str, ...]:
         """Return the names of the features."""
         return (*self._own(), f"{self.name} is missing") if self.missing else self._own()
+
+    def units(self) -> tuple[Unit, ...]:
+        """Return the unit of each feature; 0/1 features are their own."""
+        return tuple(Unit(name) for name in self.outputs())
 
     @cached_property
     def size(self) -> int:
@@ -117,6 +133,16 @@ class _Scaled(Column):
 
     def _own(self) -> tuple[str, ...]:
         return (self.name,)
+
+    def units(self) -> tuple[Unit, ...]:
+        """Return the unit of the place in the range: an affine map, or one of the logarithm."""
+        quantity, slope, offset = self._quantity()
+        own = Unit(quantity, 2 * slope, 2 * offset - 1) if self.centered else Unit(quantity, slope, offset)
+        return (own, *super().units()[1:])
+
+    def _quantity(self) -> Unit:
+        """Return the share of the range in terms of what is measured."""
+        return Unit(self.name)
 
     def _share(self, share: NDArray[np.float64], known: NDArray[np.bool_] | None = None) -> list[Entry]:
         """Clamp shares in place; the middle where there is none, or where it is not ``known``."""
@@ -189,6 +215,19 @@ class Number(_Scaled):
                 return
         super().write(column, out)
 
+    def _quantity(self) -> Unit:
+        if self.low is None or self.high is None:
+            return Unit(self.name)
+        low, high, name = self.low, self.high, self.name
+        if self.log:
+            low, high = (float(self._log(np.float64(end))) for end in (self.low, self.high))
+            if self.low < 0 < self.high:
+                name = f"sign({name}) log(1 + |{name}| / {max(-self.low, self.high) / DECADES:.6g})"
+            else:
+                above = name if self.low == 0 else f"({name} {'-' if self.low > 0 else '+'} {abs(self.low):.6g})"
+                name = f"log(1 + {above} / {(self.high - self.low) / DECADES:.6g})"
+        return Unit(name, 1 / (high - low), -low / (high - low))
+
     def _log(self, cells: Any) -> Any:
         """Map numbers of the range by the logarithm, up to scale."""
         low, high = self.low or 0.0, self.high or 0.0
@@ -212,6 +251,9 @@ class Date(_Scaled):
             raise InvalidArgument(
                 f"Expected the range of {self.name!r} as two dates, such as 1900-01-01 and 2030-01-01."
             )
+
+    def _quantity(self) -> Unit:
+        return Unit(f"{self.name} in days since {self.low}", 1 / (day_of(self.high) - day_of(self.low)))
 
     def entries(self, column: Coded) -> list[Entry]:
         """Return the feature of each cell."""
@@ -238,7 +280,8 @@ class _Chosen(Column):
     def places(self, column: Coded) -> NDArray[np.int64]:
         """Which of its features each row sets; -1 for none."""
         place = self._place()
-        return np.array([*(place(label_text(text)) for text in column.values), -1], dtype=np.int64)[column.codes]
+        texts = (*(label_text(text) for text in column.values), "")
+        return np.array([place(text) for text in texts], dtype=np.int64)[column.codes]
 
     def entries(self, column: Coded) -> list[Entry]:
         """Return the feature of each cell."""
@@ -260,28 +303,61 @@ class _Chosen(Column):
 
 @dataclass(frozen=True)
 class Category(_Chosen):
-    """A column of categories: one feature per declared level, and one for ``other`` levels if that is asked for."""
+    """A column of categories: one feature per declared level, and one for ``other`` levels if that is asked for.
+
+    The level ``drop`` has no feature: the others are measured against it. A cell that then has no feature of its own
+    (an undeclared level without ``other``, a missing cell without ``missing``) is the mean of the K declared levels,
+    1/K in each feature, as a missing number is the middle of its range. So it never looks like the dropped level.
+    """
 
     levels: tuple[str, ...] = ()
     other: bool = False
+    drop: str = ""
 
     def __post_init__(self) -> None:
-        levels = tuple(label_text(level) for level in self.levels)
+        levels, drop = tuple(label_text(level) for level in self.levels), label_text(self.drop)
         if not levels or len(set(levels)) != len(levels) or "" in levels:
             raise InvalidArgument(f"Expected the levels of {self.name!r} to be different texts, at least one.")
+        if drop and drop not in levels:
+            raise InvalidArgument(f"drop={drop!r} is not a level of {self.name!r}. Its levels: {', '.join(levels)}.")
+        if drop and len(levels) < 2:
+            raise InvalidArgument(f"{self.name!r} has one level, and drop would leave none. Declare two.")
         object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "drop", drop)
+
+    @cached_property
+    def kept(self) -> tuple[str, ...]:
+        """The levels that have a feature."""
+        return tuple(level for level in self.levels if level != self.drop)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether a cell can be the mean of the levels."""
+        return bool(self.drop) and not (self.other and self.missing)
+
+    def unlisted(self, column: Coded) -> NDArray[np.int64]:
+        """Return the rows whose cell is the mean of the levels."""
+        return np.flatnonzero(self.places(column) == _MEAN)
+
+    def write(self, column: Coded, out: NDArray[np.float32]) -> None:
+        """Write the features."""
+        super().write(column, out)
+        if self.spreads:
+            out[: len(self.kept), self.unlisted(column)] = 1.0 / len(self.levels)
 
     def _own(self) -> tuple[str, ...]:
-        named = tuple(f"{self.name}={level}" for level in self.levels)
+        named = tuple(f"{self.name}={level}" for level in self.kept)
         return (*named, f"{self.name} is other") if self.other else named
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {level: place for place, level in enumerate(self.levels)}
+        return {**{level: place for place, level in enumerate(self.kept)}, **({self.drop: -1} if self.drop else {})}
 
     def _place(self) -> Callable[[str], int]:
-        places, other = self._places, len(self.levels) if self.other else -1
-        return lambda text: places.get(text, other if text else -1)
+        none = _MEAN if self.drop else -1
+        places, other = self._places, len(self.kept) if self.other else none
+        absent = -1 if self.missing else none
+        return lambda text: places.get(text, other if text else absent)
 
 
 @dataclass(frozen=True)

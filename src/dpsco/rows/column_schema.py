@@ -1,7 +1,7 @@
 """Schemas of public columns as files that people review: JSON or TOML, one entry per column.
 
 {"columns": [{"name": "age", "kind": "number", "range": [0, 120]},
-             {"name": "city", "kind": "category", "levels": ["Lyon", "Paris"], "other": true}]}
+             {"name": "city", "kind": "category", "levels": ["Lyon", "Paris"], "drop": "Lyon", "other": true}]}
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FIELDS = {
     "number": {"range", "log", "centered", "missing"},
     "date": {"range", "centered", "missing"},
     "boolean": {"centered", "missing"},
-    "category": {"levels", "other", "missing"},
+    "category": {"levels", "other", "missing", "drop"},
     "hashed": {"buckets", "missing"},
 }
 _FLAGS = ("log", "centered", "other", "missing")
@@ -45,7 +45,7 @@ def entries_of(features: Sequence[Column]) -> list[dict[str, Any]]:
         if getattr(column, "low", None) is not None:
             entry["range"] = [_short(column.low), _short(column.high)]  # type: ignore[attr-defined]
         if isinstance(column, Category):
-            entry["levels"] = list(column.levels)
+            entry |= {"levels": list(column.levels), **({"drop": column.drop} if column.drop else {})}
         if isinstance(column, Hashed):
             entry["buckets"] = column.buckets
         out.append(entry | {flag: True for flag in _FLAGS if getattr(column, flag, False)})
@@ -57,7 +57,7 @@ def from_entries(data: Any) -> dict[str, Any]:
     if not isinstance(data, Mapping) or set(data) != {"columns"} or not isinstance(data["columns"], list):
         raise InvalidArgument(f"{_NOT}expected one field, columns, with a list of entries.")
     given: dict[str, Any] = {"ranges": {}, "dates": {}, "categories": {}, "hashed": {}}
-    given |= {"numbers": [], "booleans": [], **{flag: [] for flag in _FLAGS}}
+    given |= {"numbers": [], "booleans": [], "drop": {}, **{flag: [] for flag in _FLAGS}}
     for place, entry in enumerate(data["columns"], start=1):
         _check(place, entry)
         name, kind = entry["name"], entry["kind"]
@@ -77,7 +77,8 @@ def from_entries(data: Any) -> dict[str, Any]:
             if name in given[group]:
                 raise InvalidArgument(f"{_NOT}the column {name!r} is declared twice.")
             given[group][name] = tuple(entry[field]) if isinstance(entry[field], list) else entry[field]
-    return given
+            given["drop"] |= {name: entry["drop"]} if "drop" in entry else {}
+    return given | {"drop": given["drop"] or None}
 
 
 def _check(place: int, entry: Any) -> None:
@@ -100,6 +101,8 @@ def _check(place: int, entry: Any) -> None:
     levels = entry.get("levels", [])
     if not isinstance(levels, list) or not all(_is(level, (str, int, float)) for level in levels):
         raise InvalidArgument(f"{_NOT}the levels of {name!r} are a list of texts.")
+    if "drop" in entry and not _is(entry["drop"], (str, int, float)):
+        raise InvalidArgument(f"{_NOT}drop of {name!r} is one of its levels.")
 
 
 def _short(end: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Rows that ``PublicColumns`` made carry their norm and cannot be written to.
+"""Rows that ``PublicColumns`` made carry their norm and their columns, and cannot be written to.
 
 Whether rows carry a norm decides how all of them are scaled, so no cell may decide it. A step of a pipeline that works
 in place changes cells in some tables and none in others. Such a step fails here: the memory is read-only. (SciPy lets
@@ -8,14 +8,17 @@ a question of identity, not of content.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.rows.csr import is_sparse
 
-__all__ = ["EncodedRows", "declared_norm", "stamped"]
+if TYPE_CHECKING:
+    from dpsco.rows.public_columns import PublicColumns
+
+__all__ = ["EncodedRows", "encoded_by", "stamped"]
 
 
 class EncodedRows(np.ndarray):
@@ -25,7 +28,7 @@ class EncodedRows(np.ndarray):
     stamp: tuple[Any, ...] | None = None
 
 
-def stamped(rows: Any, norm: float | None) -> Any:
+def stamped(rows: Any, columns: PublicColumns) -> Any:
     """Return new rows, an array or a SciPy matrix in CSR, with ``feature_norm``; their memory becomes read-only."""
     for part in _parts(rows):
         own: Any = part
@@ -34,26 +37,27 @@ def stamped(rows: Any, norm: float | None) -> Any:
             own = own.base
     if not is_sparse(rows):
         rows = rows.view(EncodedRows)
-    rows.feature_norm, rows.stamp = norm, (norm, rows.shape, _parts(rows) if is_sparse(rows) else rows.dtype)
+    rows.feature_norm = columns.row_norm
+    rows.stamp = (columns, rows.shape, _parts(rows) if is_sparse(rows) else rows.dtype)
     return rows
 
 
-def declared_norm(rows: Any) -> float | None:
-    """Return the norm that ``rows`` carry; None if nothing stamped them or their memory is another one.
+def encoded_by(rows: Any) -> PublicColumns | None:
+    """Return the columns that made ``rows``; None if nothing stamped them or their memory is another one.
 
     Guarantee: depends on which objects were passed on and on no cell in them. Cost: none.
     """
     if not (isinstance(rows, EncodedRows) or is_sparse(rows)):
-        return None  # a table may have a column named feature_norm
+        return None  # a table may have a column named stamp
     stamp = getattr(rows, "stamp", None)
     if stamp is None or any(part.flags.writeable for part in _parts(rows)):
         return None
-    norm, shape, made = stamp
+    columns, shape, made = stamp
     if is_sparse(rows):
         same = all(part is before for part, before in zip(_parts(rows), made, strict=True))
     else:
         same = rows.dtype == made
-    return float(norm) if norm is not None and same and rows.shape == shape else None
+    return columns if same and rows.shape == shape else None
 
 
 def _parts(rows: Any) -> tuple[NDArray[Any], ...]:

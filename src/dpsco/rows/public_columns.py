@@ -15,25 +15,34 @@ import inspect
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import InvalidArgument
 from dpsco.parallel import for_each
+from dpsco.rows.column_arguments import chosen, dropped, ends_of, levels_of, named, names_of
 from dpsco.rows.column_kinds import Boolean, Category, Column, Date, Hashed, Number
 from dpsco.rows.column_schema import entries_of, from_entries, read_schema, write_schema
 from dpsco.rows.encoded_rows import stamped
 from dpsco.rows.named_columns import table_of
 
-__all__ = ["PublicColumns", "columns_from"]
+__all__ = ["PublicColumns", "Units", "columns_from"]
 
 SPARSE_FROM = 32
 """Features for each column from which rows are kept sparse."""
 _PAGE, _APART = 1024, 16
 _SHARED_ROWS = 1 << 17
 """Rows from which columns are encoded in several threads; chunks of files are shorter, and threads share those."""
+
+
+class Units(NamedTuple):
+    """Features in terms of quantities of the table: feature_j = slopes_j * quantity_j + offsets_j, exactly."""
+
+    slopes: NDArray[np.float64]
+    offsets: NDArray[np.float64]
+    quantities: tuple[str, ...]
 
 
 class PublicColumns:
@@ -68,6 +77,12 @@ class PublicColumns:
         Columns of ``categories`` that get one more feature, 1 for levels that are not declared; True for all. Without
         it such a cell has no level.
 
+    drop : {"first"} or mapping of str to level, optional
+        Dummy coding: the level of a column of ``categories`` that has no feature, so that the others are measured
+        against it. "first" drops the first declared level of every column of two or more. Standard errors beside an
+        intercept need it. A cell that has no feature is then the mean of the K declared levels, 1/K in each: an
+        undeclared level without ``other``, a missing cell without ``missing``. It never looks like the dropped level.
+
     Raises
     ------
     InvalidArgument
@@ -84,6 +99,8 @@ class PublicColumns:
     ['age', 'city=Lyon', 'city=Paris']
     >>> columns.transform({"age": [50, "?"], "city": ["Paris", "Oslo"]}).tolist()
     [[0.5, 0.0, 1.0], [0.5, 0.0, 0.0]]
+    >>> PublicColumns(categories={"city": ["Lyon", "Paris"]}, drop="first").transform({"city": ["Paris", "?"]}).tolist()
+    [[1.0], [0.5]]
     """
 
     def __init__(
@@ -99,33 +116,36 @@ class PublicColumns:
         hashed: Mapping[str, int] | None = None,
         missing: bool | Sequence[str] = False,
         other: bool | Sequence[str] = False,
+        drop: str | Mapping[str, Any] | None = None,
     ) -> None:
         self.numbers, self.ranges, self.log, self.centered = numbers, ranges, log, centered
         self.dates, self.booleans, self.categories, self.hashed = dates, booleans, categories, hashed
-        self.missing, self.other = missing, other
+        self.missing, self.other, self.drop = missing, other, drop
         self.features = self._declared()
         """The declared columns, in the order of their features."""
 
     def _declared(self) -> tuple[Column, ...]:
-        ranges, dates = _named("ranges", self.ranges), _named("dates", self.dates)
-        categories, hashed = _named("categories", self.categories), _named("hashed", self.hashed)
-        numbers, booleans = _names("numbers", self.numbers), _names("booleans", self.booleans)
+        ranges, dates = named("ranges", self.ranges), named("dates", self.dates)
+        categories, hashed = named("categories", self.categories), named("hashed", self.hashed)
+        numbers, booleans = names_of("numbers", self.numbers), names_of("booleans", self.booleans)
         plain = [name for name in numbers if name not in ranges]
         names = [*plain, *ranges, *dates, *booleans, *categories, *hashed]
         if not names:
             raise InvalidArgument("Expected at least one feature column.")
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InvalidArgument(f"Expected each column to be declared once; declared twice: {', '.join(twice)}.")
-        missing = _chosen("missing", self.missing, names)
-        log = _chosen("log", self.log, ranges)
-        centered = _chosen("centered", self.centered, [*ranges, *dates, *booleans])
-        other = _chosen("other", self.other, categories)
+        missing = chosen("missing", self.missing, names)
+        log = chosen("log", self.log, ranges)
+        centered = chosen("centered", self.centered, [*ranges, *dates, *booleans])
+        other = chosen("other", self.other, categories)
+        levels = {name: levels_of(name, given) for name, given in categories.items()}
+        drop = dropped(self.drop, levels)
         return (
             *(Number(name, name in missing) for name in plain),
-            *(Number(k, k in missing, k in centered, *_ends(k, v), k in log) for k, v in ranges.items()),
-            *(Date(k, k in missing, k in centered, *_ends(k, v)) for k, v in dates.items()),
+            *(Number(k, k in missing, k in centered, *ends_of(k, v), k in log) for k, v in ranges.items()),
+            *(Date(k, k in missing, k in centered, *ends_of(k, v)) for k, v in dates.items()),
             *(Boolean(k, k in missing, k in centered) for k in booleans),
-            *(Category(k, k in missing, _levels(k, v), k in other) for k, v in categories.items()),
+            *(Category(k, k in missing, v, k in other, drop.get(k, "")) for k, v in levels.items()),
             *(Hashed(k, k in missing, v) for k, v in hashed.items()),
         )
 
@@ -149,6 +169,43 @@ class PublicColumns:
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features of an encoded row."""
         return tuple(name for column in self.features for name in column.outputs())
+
+    @property
+    def units(self) -> Units:
+        """What the features are in the units of the table: feature = slope * quantity + offset.
+
+        The quantity of a number is its column, of a log column the logarithm that its name states, of dates the days
+        since the first of their range. Features that are 0 or 1 are their own.
+        """
+        each = [unit for column in self.features for unit in column.units()]
+        slopes, offsets = np.array([unit.slope for unit in each]), np.array([unit.offset for unit in each])
+        return Units(slopes, offsets, tuple(unit.quantity for unit in each))
+
+    def original_units(self, coef: Any, intercept: Any = 0.0) -> tuple[NDArray[np.float64], Any]:
+        """Return coefficients and intercept of the features in the units of the table: those of ``units``.
+
+        Parameters
+        ----------
+        coef : array of shape (features,) or (outputs, features)
+            Coefficients of the features, such as ``coef_`` of an estimator behind these columns.
+        intercept : float or array of shape (outputs,)
+            Its intercept.
+
+        Returns
+        -------
+        coef : array
+            slope * coef.
+        intercept : float or array
+            intercept + sum of offset * coef.
+
+        Examples
+        --------
+        >>> PublicColumns(ranges={"age": (20, 70)}).original_units([5.0], 1.0)
+        (array([0.1]), -1.0)
+        """
+        slopes, offsets, _ = self.units
+        given = np.asarray(coef, dtype=np.float64)
+        return slopes * given, intercept + given @ offsets
 
     @property
     def row_norm(self) -> float | None:
@@ -192,8 +249,10 @@ class PublicColumns:
         from scipy.sparse import csr_matrix
 
         rows, start = len(table[self.features[0].name]), 0
-        places, values = [], []
+        places, values, means = [], [], []
         for column in self.features:
+            if isinstance(column, Category) and column.spreads:
+                means.append((column.unlisted(table[column.name]), start, column))
             for place, value in column.entries(table[column.name]):
                 position = np.full(rows, place) if isinstance(place, int) else place
                 places.append(np.where(position >= 0, start + position, -1))
@@ -202,7 +261,8 @@ class PublicColumns:
         index, value = np.stack(places, axis=1), np.stack(values, axis=1)
         used = index >= 0
         edges = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
-        return csr_matrix((value[used], index[used].astype(np.int32), edges), shape=(rows, self.width))
+        whole = csr_matrix((value[used], index[used].astype(np.int32), edges), shape=(rows, self.width))
+        return _with_means(whole, means) if means else whole
 
     # --- scikit-learn -------------------------------------------------------------------------------
 
@@ -211,7 +271,7 @@ class PublicColumns:
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the features of the rows of ``X``; the array carries ``feature_norm``, which estimators use.
+        """Return the features of the rows of ``X``; the array carries ``feature_norm`` and its columns, for estimators.
 
         The array is read-only. A step that works in place must copy it first; the copy carries no norm, whatever its
         cells hold.
@@ -226,7 +286,7 @@ class PublicColumns:
         DataError
             If a declared column is absent, there twice, or of a type that cannot hold it. Messages name columns.
         """
-        return stamped(self.encode(self.table(X)), self.row_norm)
+        return stamped(self.encode(self.table(X)), self)
 
     def table(self, X: Any) -> Mapping[str, Any]:
         """Return the declared columns of ``X``, for ``encode``."""
@@ -298,39 +358,22 @@ class PublicColumns:
         return f"PublicColumns({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
 
-def _named(argument: str, given: Any) -> dict[str, Any]:
-    if given is not None and not isinstance(given, Mapping):
-        raise InvalidArgument(f"Expected {argument} to be a mapping from columns to what is declared of them.")
-    return {str(name): value for name, value in (given or {}).items()}
+def _with_means(whole: Any, means: Sequence[tuple[NDArray[np.int64], int, Category]]) -> Any:
+    """Return CSR rows with the cells that are the mean of their column's levels."""
+    from scipy.sparse import coo_matrix
 
-
-def _names(argument: str, given: Any) -> list[str]:
-    if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
-        raise InvalidArgument(f"Expected {argument} to be a list of columns, such as [{given!r}].")
-    return [str(name) for name in given]
-
-
-def _chosen(argument: str, given: Any, known: Any) -> set[str]:
-    """Return the columns that an option names: all of ``known`` if True."""
-    if isinstance(given, bool):
-        return set(known) if given else set()
-    if unknown := [name for name in _names(argument, given) if name not in known]:
-        raise InvalidArgument(
-            f"{argument} names {', '.join(map(repr, unknown))}, which the columns it applies to do not contain."
-        )
-    return set(_names(argument, given))
-
-
-def _ends(name: str, given: Any) -> tuple[Any, Any]:
-    if isinstance(given, (str, bytes)) or not hasattr(given, "__len__") or len(given) != 2:
-        raise InvalidArgument(f"Expected the range of {name!r} as (low, high).")
-    return given[0], given[1]
-
-
-def _levels(name: str, given: Any) -> tuple[Any, ...]:
-    if isinstance(given, (str, bytes)):
-        raise InvalidArgument(f"Expected the levels of {name!r} as a list, such as ['A', 'B'].")
-    return tuple(sorted(given, key=str) if isinstance(given, (set, frozenset)) else given)
+    given = whole.tocoo()
+    line, place, value = [given.row], [given.col], [given.data]
+    for rows, start, column in means:
+        kept = len(column.kept)
+        line.append(np.repeat(rows, kept))
+        place.append(np.tile(np.arange(start, start + kept), len(rows)))
+        value.append(np.full(len(rows) * kept, 1.0 / len(column.levels), dtype=np.float32))
+    parts = (np.concatenate(each) for each in (value, line, place))
+    values, lines, places = parts
+    made = coo_matrix((values, (lines.astype(np.int32), places.astype(np.int32))), shape=whole.shape).tocsr()
+    made.sort_indices()  # the order within a row is that of its features, whatever other rows hold
+    return made
 
 
 def columns_from(given: Any) -> PublicColumns:

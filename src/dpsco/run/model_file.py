@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ from dpsco.problem import Logistic, Softmax
 from dpsco.query import Array
 from dpsco.rows.file_stream import Labels
 from dpsco.rows.public_columns import PublicColumns
+from dpsco.run.parameter_table import ParameterTable, parameter_table
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Model, Result, Round
 
 __all__ = ["SavedModel"]
 
-FORMAT = 2
+FORMAT = 3
+"""2 had no table of coefficients."""
 _FIELDS = {"format", "geometry", "parameters", "plan", "report", "trace", "label", "columns", "feature_norm"}
 
 
@@ -43,6 +46,8 @@ class SavedModel:
     labels: Labels
     columns: PublicColumns | int
     feature_norm: float
+    _stored: ParameterTable | None = None
+    """The table in the file that this was read from: what it says of intervals cannot be computed again."""
 
     def __post_init__(self) -> None:
         problem = self.result.plan.problem
@@ -50,6 +55,22 @@ class SavedModel:
         classes = None if self.labels.classes is None else len(self.labels.classes)
         if width != problem.dimension or (classes is not None and classes != problem.loss.class_count):
             raise InvalidArgument("The columns or classes are not those of the plan.")
+
+    @cached_property
+    def table(self) -> ParameterTable | None:
+        """Coefficients in the units of the table, with standard errors and intervals or the reason why there are none.
+
+        None for a model of more than 1,000 parameters.
+        """
+        if self._stored is not None:
+            return self._stored
+        return parameter_table(
+            self.result,
+            feature_norm=self.feature_norm,
+            unit=self.labels.bound or 1.0,
+            columns=self.columns if isinstance(self.columns, PublicColumns) else None,
+            classes=self.labels.classes or (),
+        )
 
     # --- use ----------------------------------------------------------------------------------------
 
@@ -99,6 +120,7 @@ class SavedModel:
             },
             "columns": columns.to_dict() if isinstance(columns, PublicColumns) else columns,
             "feature_norm": self.feature_norm,
+            "coefficients": None if self.table is None else self.table.to_dict(),
         }
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -109,9 +131,13 @@ class SavedModel:
     def read(cls, path: str | Path) -> SavedModel:
         """Read what ``write`` wrote, or refuse it."""
         path = Path(path)
-        data = read_sealed(path, "model file", _FIELDS)
+        data = read_sealed(path, "model file", _FIELDS, optional={"coefficients"})
         try:
-            if data["format"] != FORMAT or set(data["label"]) != {"column", "classes", "bound"}:
+            if data["format"] != (FORMAT if "coefficients" in data else 2) or set(data["label"]) != {
+                "column",
+                "classes",
+                "bound",
+            }:
                 raise ValueError
             plan = Plan.from_dict(data["plan"])
             x = np.array([_finite(value) for value in data["parameters"]])
@@ -132,8 +158,13 @@ class SavedModel:
                 data["label"]["column"], None if classes is None else tuple(classes), data["label"]["bound"]
             )
             columns = data["columns"] if isinstance(data["columns"], int) else PublicColumns.from_dict(data["columns"])
-            return cls(result, labels, columns, _finite(data["feature_norm"]))
-        except (ValueError, TypeError, KeyError):  # InvalidArgument is a ValueError
+            stored = data.get("coefficients")
+            table = None if stored is None else ParameterTable.from_dict(stored)
+            outputs = plan.problem.loss.outputs
+            if table is not None and len(table.rows) not in (len(x), outputs * (plan.problem.dimension + 1)):
+                raise ValueError
+            return cls(result, labels, columns, _finite(data["feature_norm"]), table)
+        except (ValueError, TypeError, KeyError, AttributeError):  # InvalidArgument is a ValueError
             raise CheckpointError(
                 f"The model file {path.name!r} is intact but not a model of format {FORMAT}. Write it anew with this "
                 "version."
