@@ -71,6 +71,7 @@ def _read_model(data: bytes, folder: Path) -> object:
     path.write_bytes(data)
     saved = SavedModel.read(path)
     shown = str(saved.result.report), saved.result.plan.explain(), guarantee_in_words(saved.result.report)
+    shown = *shown, str(saved.table)
     return saved.predict(np.zeros((1, saved.result.plan.problem.dimension))), shown
 
 

@@ -16,6 +16,7 @@ TABLE = {
     "income": RNG.uniform(0, 1e6, N),
     "above": RNG.uniform(5, 50, N),
     "below": RNG.uniform(-50, -5, N),
+    "clicks": RNG.uniform(0, 1000, N),
     "balance": RNG.uniform(-2e3, 1e4, N),
     "since": DAYS.astype(str),
     "member": RNG.choice(["yes", "no"], N),
@@ -27,6 +28,7 @@ QUANTITIES = {  # by hand, beside the names
     "log(1 + income / 1000)": np.log(1 + TABLE["income"] / 1000),
     "log(1 + (above - 5) / 0.045)": np.log(1 + (TABLE["above"] - 5) / 0.045),
     "log(1 + (below + 50) / 0.045)": np.log(1 + (TABLE["below"] + 50) / 0.045),
+    "log(1 + clicks)": np.log(1 + TABLE["clicks"]),
     "sign(balance) log(1 + |balance| / 10)": np.sign(TABLE["balance"]) * np.log(1 + np.abs(TABLE["balance"]) / 10),
     "since in days since 2000-01-01": (DAYS - np.datetime64("2000-01-01")).astype(float),
     "member": (TABLE["member"] == "yes").astype(float),
@@ -36,11 +38,11 @@ QUANTITIES = {  # by hand, beside the names
 
 
 def declared(**more) -> dpsco.PublicColumns:
-    ranges = {"age": (20, 70), "income": (0, 1e6), "above": (5, 50), "below": (-50, -5), "balance": (-2e3, 1e4)}
+    ranges = {"age": (20, 70), "income": (0, 1e6), "above": (5, 50), "below": (-50, -5), "clicks": (0, 1e3)}
     return dpsco.PublicColumns(
         ["plain"],
-        ranges=ranges,
-        log=["income", "above", "below", "balance"],
+        ranges={**ranges, "balance": (-2e3, 1e4)},
+        log=["income", "above", "below", "clicks", "balance"],
         dates={"since": ("2000-01-01", "2010-01-01")},
         booleans=["member"],
         categories={"city": ["Lyon", "Paris", "Oslo"]},
@@ -78,5 +80,5 @@ def test_a_model_predicts_the_same_in_the_units_of_the_table(centered) -> None:
 def test_flags_of_missing_cells_keep_their_meaning() -> None:
     slopes, offsets, names = declared(missing=True, centered=True).units
     flags = [k for k, name in enumerate(names) if name.endswith("is missing")]
-    assert len(flags) == 9
+    assert len(flags) == 10
     assert all((slopes[k], offsets[k]) == (1.0, 0.0) for k in flags)

@@ -112,7 +112,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         contribution is clipped, so no row counts for more than one. Labels without a weight have 1.
     penalty : float
         Ridge: the model minimises the mean loss plus penalty / 2 ||coef||^2, to second order around the released model.
-        It costs no privacy and needs a survey. ``standard_errors_`` are those of the model without it.
+        It costs no privacy and needs a survey. ``standard_errors()`` are those of the model without it.
     columns : PublicColumns or path, optional
         Declared columns, or the path of a schema. ``fit``, ``partial_fit`` and ``predict`` then take raw tables;
         missing cells and unknown levels are encoded as declared, so no cell of X makes a call fail.

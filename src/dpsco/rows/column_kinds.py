@@ -222,10 +222,10 @@ class Number(_Scaled):
         if self.log:
             low, high = (float(self._log(np.float64(end))) for end in (self.low, self.high))
             if self.low < 0 < self.high:
-                name = f"sign({name}) log(1 + |{name}| / {max(-self.low, self.high) / DECADES:.6g})"
+                name = f"sign({name}) log(1 + |{name}|{_over(max(-self.low, self.high))})"
             else:
                 above = name if self.low == 0 else f"({name} {'-' if self.low > 0 else '+'} {abs(self.low):.6g})"
-                name = f"log(1 + {above} / {(self.high - self.low) / DECADES:.6g})"
+                name = f"log(1 + {above}{_over(self.high - self.low)})"
         return Unit(name, 1 / (high - low), -low / (high - low))
 
     def _log(self, cells: Any) -> Any:
@@ -234,6 +234,11 @@ class Number(_Scaled):
         if low < 0 < high:
             return np.sign(cells) * np.log1p(DECADES * np.abs(cells) / max(-low, high))
         return np.log1p(DECADES * (cells - low) / (high - low))
+
+
+def _over(length: float) -> str:
+    """Return how a number is divided in ``Number._log``."""
+    return "" if length == DECADES else f" / {length / DECADES:.6g}"
 
 
 @dataclass(frozen=True)

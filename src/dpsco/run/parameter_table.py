@@ -27,7 +27,7 @@ __all__ = ["MOST_ROWS", "ParameterTable", "inference_of_table", "parameter_table
 MOST_ROWS = 1_000
 """Parameters from which no table is made: the cost of intervals is cubic."""
 LEVEL = 0.95
-_PLAIN = ("name", "estimate")
+_PLAIN = ("estimate",)
 _NUMBERS = ("estimate", "standard_error", *PARTS[1:], "z", "p_value", "degrees", "low", "high")
 _SHORTENED = (
     "feature_norm={:.4g} is less than the features of a row can have: longer rows were shortened, and the table "
@@ -70,13 +70,13 @@ class ParameterTable:
     @classmethod
     def from_dict(cls, data: Any) -> ParameterTable:
         """Return the table of ``to_dict``; ValueError if it is not one."""
-        if set(data) != {"level", "loss", "rows", "notes", "why"} or not 0 < data["level"] < 1:
+        if set(data) != {"level", "loss", "rows", "notes", "why"} or not 0 < _number(data["level"]) < 1:
             raise ValueError
         texts = (data["loss"], data["why"], *data["notes"])
-        rows = tuple({k: math.inf if v is None else v for k, v in row.items()} for row in data["rows"])
-        if not all(isinstance(text, str) for text in texts) or not all(_fits(row, data["why"]) for row in rows):
+        if not all(isinstance(text, str) for text in texts):
             raise ValueError
-        return cls(data["loss"], rows, tuple(data["notes"]), data["why"], float(data["level"]))
+        rows = tuple(_row(row, plain=bool(data["why"])) for row in data["rows"])
+        return cls(data["loss"], rows, tuple(data["notes"]), data["why"], _number(data["level"]))
 
 
 def _full(row: Mapping[str, Any]) -> str:
@@ -87,15 +87,21 @@ def _is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _fits(row: Mapping[str, Any], why: str) -> bool:
-    """Return whether a row of a file is one of a table."""
-    texts, wanted = {"name", "class"} & set(row), set(_PLAIN if why else ("name", *_NUMBERS))
-    numbers = [row.get(name) for name in wanted - {"name"}]
-    return (
-        set(row) - {"class"} == wanted
-        and all(isinstance(row[name], str) for name in texts)
-        and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in numbers)
-    )
+def _row(row: Any, *, plain: bool) -> dict[str, Any]:
+    """Return a row of a file, or raise ValueError if it is not one of a table."""
+    texts, numbers = {"name"} | ({"class"} & set(row)), _PLAIN if plain else _NUMBERS
+    if set(row) != {*texts, *numbers} or not all(isinstance(row[name], str) for name in texts):
+        raise ValueError
+    return {**{name: row[name] for name in sorted(texts)}, **{name: _number(row[name]) for name in numbers}}
+
+
+def _number(value: Any) -> float:
+    """Return a number of a file; null stands for an infinite one, which JSON does not have."""
+    if value is None:
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
+        raise ValueError
+    return float(value)
 
 
 def inference_of_table(
