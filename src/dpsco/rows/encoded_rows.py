@@ -8,15 +8,12 @@ a question of identity, not of content.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.rows.csr import is_sparse
-
-if TYPE_CHECKING:
-    from dpsco.rows.public_columns import PublicColumns
 
 __all__ = ["EncodedRows", "encoded_by", "stamped"]
 
@@ -28,8 +25,8 @@ class EncodedRows(np.ndarray):
     stamp: tuple[Any, ...] | None = None
 
 
-def stamped(rows: Any, columns: PublicColumns) -> Any:
-    """Return new rows, an array or a SciPy matrix in CSR, with ``feature_norm``; their memory becomes read-only."""
+def stamped(rows: Any, columns: Any) -> Any:
+    """Return new rows, an array or a SciPy matrix in CSR, with their ``columns``; their memory becomes read-only."""
     for part in _parts(rows):
         own: Any = part
         while isinstance(own, np.ndarray):  # a view can be made writable as long as its owner is
@@ -42,8 +39,8 @@ def stamped(rows: Any, columns: PublicColumns) -> Any:
     return rows
 
 
-def encoded_by(rows: Any) -> PublicColumns | None:
-    """Return the columns that made ``rows``; None if nothing stamped them or their memory is another one.
+def encoded_by(rows: Any) -> Any:
+    """Return the ``PublicColumns`` that made ``rows``; None if nothing stamped them or their memory is another one.
 
     Guarantee: depends on which objects were passed on and on no cell in them. Cost: none.
     """
