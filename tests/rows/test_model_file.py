@@ -105,6 +105,15 @@ DAMAGE = {
     "table without estimates": {
         "coefficients": {"level": 0.95, "loss": "logistic", "notes": [], "why": "x", "rows": [{"name": "a"}] * 5}
     },
+    "table with a class in one row": {
+        "coefficients": {
+            "level": 0.95,
+            "loss": "logistic",
+            "notes": [],
+            "why": "x",
+            "rows": [{"name": "a", "estimate": 1.0}] * 4 + [{"name": "a", "estimate": 1.0, "class": "b"}],
+        }
+    },
     "short table": {"coefficients": {"level": 0.95, "loss": "logistic", "notes": [], "why": "x", "rows": []}},
 }
 

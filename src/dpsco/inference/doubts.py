@@ -53,7 +53,7 @@ def refuse_plan(evidence: Evidence | None) -> Evidence:
         raise IntervalError(
             "Intervals need a survey: it releases the rows' second moment, and the Hessian and both parts of the "
             "variance follow from that. This run had none, or its released values were not kept (a model read from a "
-            "file). Plan with survey='intervals'."
+            "file). Plan with survey='intervals' (--survey intervals)."
         )
     method = evidence.second.plan.method
     if isinstance(evidence.plan.problem.loss, MulticlassHinge):

@@ -76,6 +76,8 @@ class ParameterTable:
         if not all(isinstance(text, str) for text in texts):
             raise ValueError
         rows = tuple(_row(row, plain=bool(data["why"])) for row in data["rows"])
+        if len({"class" in row for row in rows}) > 1:
+            raise ValueError
         return cls(data["loss"], rows, tuple(data["notes"]), data["why"], _number(data["level"]))
 
 
