@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import dpsco
+from dpsco.audit.recording import Transcript, observe
 
 ZONES = (
     "UTC",
@@ -125,3 +126,38 @@ def test_times_of_python_with_a_zone_follow_the_same_rule() -> None:
     found = np.asarray(COLUMNS.transform(pd.DataFrame({"when": pd.Series(cells, dtype=object)})))
     assert found[:, 1].tolist() == [1.0, 0.0, 0.0]
     assert found[1, 0] == found[2, 0]
+
+
+@pytest.mark.parametrize("make", [pd.Index, pd.array], ids=["Index", "array"])
+@pytest.mark.parametrize("zone", [None, "Europe/Paris"], ids=["no zone", "Paris"])
+def test_an_index_and_an_array_of_pandas_are_read_as_a_series_is(make: Any, zone: Any) -> None:
+    """pandas finds the type of both by looking at all cells: times, or objects where one cell is no time."""
+    held = list(pd.Series(ORDINARY).dt.tz_localize("UTC").dt.tz_convert(zone))
+    times, odd = make(held), make([*held[:-1], "never"])
+    assert (times.dtype.kind, odd.dtype.kind) == ("M", "O")
+    found = np.asarray(COLUMNS.transform({"when": times}))
+    np.testing.assert_array_equal(found, np.asarray(COLUMNS.transform({"when": pd.Series(held)})))
+    np.testing.assert_array_equal(found[:-1], np.asarray(COLUMNS.transform({"when": odd}))[:-1])
+    as_numbers = dpsco.PublicColumns(ranges={"when": (0, 1)})  # no cell decides whether this is an error
+    np.testing.assert_array_equal(as_numbers.transform({"when": times}), as_numbers.transform({"when": odd}))
+
+
+def test_an_odd_cell_in_an_index_of_times_moves_the_sums_by_one_row() -> None:
+    held = list(pd.Series(np.resize(ORDINARY, 400)).dt.tz_localize("UTC").dt.tz_convert("Europe/Paris"))
+    labels = np.arange(400) % 2
+    facts = {"columns": COLUMNS, "classes": [0, 1], "survey": "none", "invalid_rows": "zero", "random_state": 0}
+
+    def sums(index: pd.Index, frozen: Transcript | None) -> Transcript:
+        def run() -> bytes:
+            dpsco.PrivateLogisticRegression(epsilon=1.0, delta=1e-5, **facts).fit({"when": index}, labels)
+            return b""
+
+        return observe(run, frozen)
+
+    one = sums(pd.Index(held), None)
+    other = sums(pd.Index(["never", *held[1:]]), one)
+    assert one.error is other.error is None
+    distances = [
+        np.linalg.norm(a - b) / query.clip for a, b, query in zip(one.sums, other.sums, one.queries, strict=True)
+    ]
+    assert 0 < max(distances) <= 2.001  # one row becomes another one

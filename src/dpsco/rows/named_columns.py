@@ -93,6 +93,7 @@ def _cell(row: Any, name: str) -> Any:
 
 
 def _read(name: str, column: Any, kind: str) -> Array | Coded:
+    column = _series(column)
     if hasattr(column, "shape") and len(column.shape) > 1:
         raise DataError(f"The column {name!r} has {len(column.shape)} dimensions. Expected one cell per row.")
     if kind == "date":
@@ -103,6 +104,19 @@ def _read(name: str, column: Any, kind: str) -> Array | Coded:
         return column_numbers(column)
     texts, codes = column_texts(column)
     return Coded(tuple(texts), codes)
+
+
+def _series(column: Any) -> Any:
+    """Return an index or an array of pandas as a series of the same type; any other column as it is.
+
+    pandas finds the type of all three by looking at all cells, so they are read in one way: whatever the type, a cell
+    has the value that it has among objects.
+    """
+    if hasattr(column, "iloc") or not (hasattr(column, "_from_sequence") or hasattr(column, "to_series")):
+        return column
+    from pandas import Series
+
+    return Series(column, dtype=getattr(column.dtype, "numpy_dtype", column.dtype))  # objects stay objects
 
 
 def _is_temporal(column: Any) -> bool:
