@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import math
+import threading
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import dpsco
+from dpsco.rows import public_columns
 from dpsco.rows.file_stream import FileRows, Labels
 
 COLUMNS = dpsco.PublicColumns(
@@ -242,3 +245,30 @@ def test_a_masked_date_is_missing_whatever_another_cell_makes_of_the_type() -> N
     one, two = columns.transform({"d": dates}), columns.transform({"d": objects})
     assert np.array_equal(one[:4], two[:4])
     assert one[1].tolist() == [0.5, 1.0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("missing", [False, True])
+def test_no_cell_makes_a_thread_warn(missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy's settings hold for one thread: helpers encode the columns of a large table, and 1e300 is no float32."""
+    caught: list[BaseException] = []
+
+    def elsewhere(work: Any, items: Any) -> None:
+        def run() -> None:
+            try:
+                for item in items:
+                    work(item)
+            except RuntimeWarning as warning:
+                caught.append(warning)
+
+        helper = threading.Thread(target=run)
+        helper.start()
+        helper.join()
+
+    monkeypatch.setattr(public_columns, "_SHARED_ROWS", 2)
+    monkeypatch.setattr(public_columns, "for_each", elsewhere)  # as if a helper had taken all columns
+    cells = np.array([1.0, 1e300, np.inf])
+    columns = dpsco.PublicColumns(["a"], ranges={"b": (-1e9, 1e9)}, log=["b"], missing=missing)
+    found = columns.transform({"a": cells, "b": cells})
+    assert not caught
+    assert found[:, 0].tolist() == [1.0, 0.0, 0.0]

@@ -235,7 +235,8 @@ class PublicColumns:
         ends = np.cumsum([column.size for column in self.features])
 
         def fill(column: Column, end: int) -> None:
-            column.write(table[column.name], lines[end - column.size : end])
+            with np.errstate(all="ignore"):  # that of the caller does not hold in a thread
+                column.write(table[column.name], lines[end - column.size : end])
 
         columns = zip(self.features, ends, strict=True)
         if rows < _SHARED_ROWS:
