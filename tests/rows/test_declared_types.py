@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,41 @@ def test_arrays_of_times_are_refused_by_type() -> None:
     model = dpsco.PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1], invalid_rows="zero")
     with pytest.raises(DataError, match="holds times"):
         model.fit(X, times[:, 0])
+
+
+def test_arrow_columns_of_times_are_refused_by_type() -> None:
+    """Arrow makes whole numbers into times where the first cell is one: all of them would be zero rows."""
+    pa = pytest.importorskip("pyarrow")
+    whole = (X * 5).astype(int)[:, 0].tolist()
+    plan = dpsco.plan(dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 1), n=60, budget=dpsco.Budget(1.0, 1e-6))
+    for first in (datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1), datetime.timedelta(1)):
+        times = pa.array([first, *whole[1:]])
+        assert pa.types.is_temporal(times.type)
+        for held in (times, pa.chunked_array([times]), times.dictionary_encode()):
+            table = pa.table({"a": held})
+            for x, y in ((table, Y), (pa.table({"a": whole}), held), (pa.table({"a": whole}), table)):
+                with pytest.raises(DataError, match="holds times"):
+                    dpsco.train(plan, stream(x, y, non_finite="zero"))
+            with pytest.raises(DataError, match="holds times"):
+                column_texts(held, of="id")
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize("form", [np.asarray, np.ma.array, np.matrix])
+def test_a_letter_that_unicode_does_not_have_costs_its_own_row(form: Any, tmp_path: Any) -> None:
+    texts = (X * 5).astype(int).astype("U3")
+    odd = texts.copy()
+    odd.view(np.uint32).reshape(60, 3, -1)[ODD_PLACE, 1, 0] = 0x7FFFFFFF
+    with pytest.raises((SystemError, ValueError)):
+        odd.tolist()
+    found = table_numbers(form(odd), 3)
+    same_but_one(table_numbers(form(texts), 3), found)
+    assert np.isnan(found[ODD_PLACE, 1])
+    if form is not np.matrix:
+        same_but_one(column_numbers(form(texts[:, 1])), column_numbers(form(odd[:, 1])))
+    np.savez(tmp_path / "rows.npz", X=odd, y=Y)
+    (read,) = list(FileRows(tmp_path / "rows.npz", Labels("y", ("0", "1")), 3))
+    assert np.flatnonzero(np.isnan(read[0]).any(axis=1)).tolist() == [ODD_PLACE]
 
 
 def test_long_numbers_are_numbers_and_labels() -> None:

@@ -102,7 +102,7 @@ def column_cells(column: Any) -> list[Any]:
     if isinstance(column, (list, tuple)):
         return list(column)
     if isinstance(column, np.ma.MaskedArray):
-        return list(column.reshape(-1).tolist())
+        return _array_cells(column)
     if hasattr(column, "to_pylist"):  # Arrow
         from dpsco.rows.readers.arrow import arrow_cells
 
@@ -111,10 +111,15 @@ def column_cells(column: Any) -> list[Any]:
         return _series_cells(column)
     array = np.asarray(column)
     refuse_times(array)
+    return _array_cells(array)
+
+
+def _array_cells(array: NDArray[Any]) -> list[Any]:
+    """Return the cells of an array, row by row; None for text with a letter that Unicode does not have."""
     flat = array.reshape(-1)
     try:
         return list(flat.tolist())
-    except (SystemError, ValueError):  # a letter that Unicode does not have
+    except (SystemError, ValueError):
         return [_letters(flat[place : place + 1]) for place in range(len(flat))]
 
 
@@ -152,7 +157,8 @@ def table_numbers(data: Any, width: int) -> Array:
     if array.dtype.kind in _REAL:
         return _real(array)
     refuse_times(array)
-    return rows_numbers(array.tolist(), width)
+    cells = _array_cells(np.asarray(array) if isinstance(array, np.matrix) else array)
+    return rows_numbers([cells[start : start + width] for start in range(0, len(cells), width)], width)
 
 
 def width_message(got: int, wanted: int) -> str:
@@ -161,12 +167,27 @@ def width_message(got: int, wanted: int) -> str:
 
 
 def refuse_times(column: Any) -> None:
-    """Raise ``DataError`` if ``column`` is a NumPy array of times: its type says that it holds no number."""
-    if isinstance(column, np.ndarray) and column.dtype.kind in "mM":
+    """Raise ``DataError`` if ``column`` is a NumPy array or an Arrow column of times: its type says it has no number.
+
+    Both packages make whole numbers into times where one cell is a time, and the numbers of the others are lost.
+    """
+    if isinstance(column, np.ndarray):
+        kind = column.dtype.name if column.dtype.kind in "mM" else None
+    else:
+        kind = _arrow_times(column) if hasattr(column, "to_pylist") and hasattr(column, "type") else None
+    if kind is not None:
         raise DataError(
-            f"Got an array of the type {column.dtype.name}, which holds times. Expected numbers: convert it, or leave "
-            "it out. (NumPy makes whole numbers into timedelta64 where one of them is NaT: pass a list of rows.)"
+            f"Got an array of the type {kind}, which holds times. Expected numbers: convert it, or leave it out. "
+            "(NumPy and Arrow make whole numbers into times where one of them is a time: pass a list of rows.)"
         )
+
+
+def _arrow_times(column: Any) -> str | None:
+    """Return the name of the type of an Arrow column if it is one of times, else None."""
+    from dpsco.rows.readers.source import arrow
+
+    types, kind = arrow("pyarrow").types, column.type
+    return str(kind) if types.is_temporal(kind.value_type if types.is_dictionary(kind) else kind) else None
 
 
 def _rounded_kind(column: Any) -> str | None:
