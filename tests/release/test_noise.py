@@ -250,3 +250,47 @@ def test_declared_support_is_inside_what_the_tails_can_reach() -> None:
     """Tail draw: r + x with x^2 < 2 y, y = -log(u) and u a 106-bit uniform, so at most r + sqrt(2 * 107 log 2)."""
     reach = 3.6541528853610088 + math.sqrt(2 * 107 * math.log(2))
     assert 12.0 <= NOISE_SUPPORT <= reach
+
+
+@pytest.mark.parametrize("other", [6, 7])
+def test_a_draw_inside_a_draw_changes_neither(other: int) -> None:
+    """The handler of a signal draws between two lines of a draw: noise stays a function of (key, row)."""
+    from dpsco.release import noise as module
+    from dpsco.release.noise import Normals
+
+    key, size = new_key(), 2000  # 2,000 normals have a tail with probability 0.4, so both paths are taken
+    expected = {row: normals(key, row, size) for row in (6, other)}
+    dithered = Normals(key).dither(6, size, 12)
+    for strike in range(1, 500):
+        source, lines, inside = Normals(key), [0], []
+        source(1, size)  # there is a used cipher
+
+        def trace(
+            frame: object,
+            event: str,
+            _: object,
+            lines: list[int] = lines,
+            strike: int = strike,
+            inside: list[bool] = inside,
+            source: Normals = source,
+        ) -> object:
+            if event == "line" and frame.f_code.co_filename == module.__file__:  # type: ignore[attr-defined]
+                lines[0] += 1
+                if lines[0] == strike:
+                    sys.settrace(None)
+                    inside.append(np.array_equal(source(other, size), expected[other]))
+                    sys.settrace(trace)
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            drawn, dither = source(6, size), source.dither(6, size, 12)
+        finally:
+            sys.settrace(before)
+        assert all(inside), strike
+        assert np.array_equal(drawn, expected[6]), strike
+        assert np.array_equal(dither, dithered), strike
+        if not inside:
+            return
+    pytest.fail("a draw has more lines than this test strikes")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,9 @@ import dpsco
 from dpsco import (
     LedgerError,
 )
+from dpsco.query import Clipped, Query
+from dpsco.release.ledger import Ledger, MemoryLedger, open_folder
+from dpsco.release.noise import new_key
 from dpsco.release.releaser import Releaser
 
 
@@ -93,3 +98,65 @@ def test_an_interrupt_between_any_two_lines_then_a_retry_gives_the_same_noise(na
         if not interrupted:
             return
     pytest.fail("release has more lines than this test strikes")
+
+
+@pytest.mark.parametrize(("name", "where"), [("sqrt", ""), ("tree", ""), ("blt", ""), ("blt", "release/ledger.py")])
+def test_a_handler_that_releases_between_any_two_lines_gets_the_value_that_the_outer_call_gives(
+    name: str, where: str, tmp_path: Path
+) -> None:
+    """One sum has one released value: in the handler of a signal, behind it, in the ledger and in the next rounds.
+
+    Of a ledger on disk only its own lines are struck: it syncs its files some eight times in every trial.
+    """
+    struck, on_disk = str(Path(dpsco.__file__).parent / where), bool(where)
+    strategy, noise = calibrated(name, 4, 3)
+    for strike in range(1, 3000):
+        with _ledger(tmp_path / f"{strike}" if on_disk else None) as ledger:
+            source, lines, nested = Releaser(noise, strategy, 3, ledger), [0], []
+            sums, queries = [total(float(t)) for t in range(4)], [query(t, noise) for t in range(4)]
+            source.release(queries[0], sums[0])
+
+            def trace(
+                frame: object,
+                event: str,
+                _: object,
+                lines: list[int] = lines,
+                strike: int = strike,
+                nested: list[np.ndarray] = nested,
+                source: Releaser = source,
+                queries: list[Query] = queries,
+                sums: list[Clipped] = sums,
+            ) -> object:
+                if event == "line" and frame.f_code.co_filename.startswith(struck):  # type: ignore[attr-defined]
+                    lines[0] += 1
+                    if lines[0] == strike:
+                        sys.settrace(None)  # the handler's own lines are not struck
+                        nested.append(source.release(queries[1], sums[1]).value)
+                        sys.settrace(trace)
+                return trace
+
+            before = sys.gettrace()
+            sys.settrace(trace)
+            try:
+                value = source.release(queries[1], sums[1]).value
+            except LedgerError:  # the handler recorded the round before the outer call did
+                value = nested[0]
+            finally:
+                sys.settrace(before)
+            assert np.array_equal(ledger.value(1), value), strike
+            assert all(np.array_equal(other, value) for other in nested), strike
+            for t in (2, 3):
+                assert np.array_equal(source.release(queries[t], sums[t]).value, ledger.value(t)), strike
+            assert ledger.value(4) is None
+        if not nested:
+            return
+    pytest.fail("release has more lines than this test strikes")
+
+
+@contextmanager
+def _ledger(folder: Path | None) -> Iterator[Ledger]:
+    if folder is None:
+        yield MemoryLedger(new_key())
+    else:
+        with open_folder(folder, {}, "digest", 3, 4, new_key(), resume=False) as ledger:
+            yield ledger

@@ -130,14 +130,27 @@ class _Record:
         self.check_process()
         return self._fingerprints[step] if step < len(self._fingerprints) else None
 
-    def _with(self, step: int, fingerprint: bytes, stored: int) -> list[bytes]:
-        """Return the fingerprints with that of the next round."""
+    def record(self, step: int, fingerprint: bytes) -> None:
+        """Record the fingerprint of the next round, on disk first. Raise LedgerError if it is not the next."""
         self.check_process()
-        if step != len(self._fingerprints) or step != stored:
+        known, stored = self._fingerprints, self._released()
+        if step != len(known) or step != stored:
             raise LedgerError(
                 f"Round {step} was requested before round {stored} was released. Release rounds in order."
             )
-        return [*self._fingerprints, fingerprint]
+        self._keep([*known, fingerprint])
+        if self._fingerprints is not known:  # by the handler of a signal, whose sum has the noise of this round now
+            self._keep(self._fingerprints)
+            raise LedgerError(f"Round {step} was released by another call, inside this one. Release each round once.")
+        # The last statement, with no call behind the check: what is known here is on disk, also after an interrupt.
+        self._fingerprints = [*known, fingerprint]
+
+    def _released(self) -> int:
+        """Return the number of released values that are stored."""
+        raise NotImplementedError
+
+    def _keep(self, fingerprints: list[bytes]) -> None:
+        """Write the fingerprints to disk, if the ledger is there."""
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("A ledger holds the noise key and cannot be pickled or copied.")
@@ -159,19 +172,18 @@ class MemoryLedger(_Record):
         """Return the released value of round ``step``, if stored."""
         return self._values[step] if step < len(self._values) else None
 
-    def record(self, step: int, fingerprint: bytes) -> None:
-        """Append the fingerprint of the next round."""
-        self._fingerprints = self._with(step, fingerprint, len(self._values))
-
     def store(self, step: int, value: Array) -> None:
-        """Append the released value."""
+        """Keep the released value; the same one again changes nothing."""
         self.check_process()
-        self._values.append(value)
+        self._values[step : step + 1] = [value]
 
     def erase_key(self) -> None:
         """Erase the key."""
         self.check_process()
         self._key = None
+
+    def _released(self) -> int:
+        return len(self._values)
 
 
 class FileLedger(_Record):
@@ -207,26 +219,23 @@ class FileLedger(_Record):
             return None
         return self._read(step)
 
-    def record(self, step: int, fingerprint: bytes) -> None:
-        """Write the fingerprint of the next round to disk."""
-        fingerprints = self._with(step, fingerprint, self._stored)
-        self._save(fingerprints)
-        self._fingerprints = fingerprints  # the last statement: what is known here is on disk, also after an interrupt
-
     def store(self, step: int, value: Array) -> None:
-        """Write the released value to disk."""
+        """Write the released value to disk; the same one again changes nothing."""
         self.check_process()
         data = np.ascontiguousarray(value, dtype="<f8").tobytes()
-        self._file.seek(step * self._record_bytes)
-        _write(self._file, data + self._checksum(step, data))
+        _write(self._file, data + self._checksum(step, data), step * self._record_bytes)
         os.fsync(self._file.fileno())
-        self._stored = step + 1
+        if self._stored <= step:  # the handler of a signal may have gone on with the run
+            self._stored = step + 1
 
     def erase_key(self) -> None:
         """Erase the key, also on disk."""
         self.check_process()
         self._key = None
-        self._save(self._fingerprints)
+        self._keep(self._fingerprints)
+
+    def _released(self) -> int:
+        return self._stored
 
     @property
     def _record_bytes(self) -> int:
@@ -260,7 +269,7 @@ class FileLedger(_Record):
         self._file.truncate(stored * self._record_bytes)
         return stored
 
-    def _save(self, fingerprints: list[bytes]) -> None:
+    def _keep(self, fingerprints: list[bytes]) -> None:
         secret = {
             "format": FORMAT,
             "digest": self._digest,
@@ -358,11 +367,15 @@ def _own_file(folder: Held, name: str) -> BinaryIO:
     return os.fdopen(descriptor, "r+b", buffering=0)
 
 
-def _write(file: BinaryIO, data: bytes) -> None:
-    """All of ``data``: an unbuffered file may take less at a time."""
+def _write(file: BinaryIO, data: bytes, at: int) -> None:
+    """Write all of ``data`` at byte ``at``: the system may take less at a time.
+
+    The file has one position, which the handler of a signal that writes too would move; it is not used.
+    """
     left = memoryview(data)
     while left:
-        left = left[file.write(left) :]
+        written = os.pwrite(file.fileno(), left, at)
+        left, at = left[written:], at + written
 
 
 def _probe(key: bytes) -> str:

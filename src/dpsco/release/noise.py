@@ -20,7 +20,7 @@ from __future__ import annotations
 import hmac
 import math
 import secrets
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any, NoReturn
@@ -87,18 +87,19 @@ def derive(key: bytes, *context: bytes | str | int) -> bytes:
 class Normals:
     """SECRET: standard normal vectors under one key, by row number.
 
-    Each thread has its own ciphers, because a draw changes their counters. A lock could stay locked after an interrupt.
+    A draw changes the counter of its cipher, so it takes the cipher out of the pool. Other threads, and the handler of
+    a signal that draws inside a draw, use other ciphers. A lock could stay locked after an interrupt.
     """
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._ciphers: dict[tuple[int, int], _Cipher] = {}
+        self._unused: dict[int, deque[_Cipher]] = {}  # by segment
         forget_in_children(self)
 
     def forget(self) -> None:
         """Drop the key in a forked child, so that it draws nothing."""
         self._key = b""
-        self._ciphers = {}
+        self._unused = {}
 
     def __call__(self, row: int, size: int, *, start: int = 0) -> Array:
         """Return coordinates ``start .. start + size`` of vector number ``row``."""
@@ -112,6 +113,7 @@ class Normals:
             before = generator.standard_normal(first - segment * SEGMENT)
             generator.standard_normal(out=own)
             _redraw_tails(before, own, cipher, row)
+            self._give_back(segment, cipher)
 
         _each(fill, range(start // SEGMENT, -(-(start + size) // SEGMENT)))
         return out
@@ -123,7 +125,9 @@ class Normals:
 
         def fill(segment: int) -> None:
             own = out[segment * SEGMENT : (segment + 1) * SEGMENT]
-            words = self._cipher(segment).at(row | _DITHER).bit_generator.random_raw(-(-own.size * kind.itemsize // 8))
+            cipher = self._cipher(segment)
+            words = cipher.at(row | _DITHER).bit_generator.random_raw(-(-own.size * kind.itemsize // 8))
+            self._give_back(segment, cipher)
             drawn = words.astype("<u8", copy=False).view(kind)[: own.size]
             drawn >>= kind.type(8 * kind.itemsize - bits)
             own[:] = drawn
@@ -134,13 +138,18 @@ class Normals:
         return out
 
     def _cipher(self, segment: int) -> _Cipher:
-        place = (segment, threading.get_ident())
-        cipher = self._ciphers.get(place)
-        if cipher is None:
+        """Take a cipher, which nobody else has until it is given back; after an error it is dropped."""
+        try:
+            return self._unused[segment].pop()
+        except (KeyError, IndexError):
             if not self._key:
-                raise LedgerError("This process is a fork of the process that holds the noise key; it draws no noise.")
-            cipher = self._ciphers[place] = _Cipher(derive(self._key, "normals", segment))
-        return cipher
+                raise LedgerError(
+                    "This process is a fork of the process that holds the noise key; it draws no noise."
+                ) from None
+            return _Cipher(derive(self._key, "normals", segment))
+
+    def _give_back(self, segment: int, cipher: _Cipher) -> None:
+        self._unused.setdefault(segment, deque()).append(cipher)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("Normals hold the noise key and cannot be pickled or copied.")

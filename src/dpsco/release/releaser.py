@@ -18,6 +18,7 @@ from __future__ import annotations
 import hmac
 import math
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -67,8 +68,8 @@ class Releaser:
         self._mechanism = mechanism
         self._dimension = dimension
         self._ledger = ledger
-        # The next round and its buffers in one attribute, so that an interrupt cannot separate them.
-        self._position: tuple[int, NoiseBuffers] = (0, mechanism.start())
+        # The next round and its buffers, at most one pair. Whoever draws takes it out and puts the next one in.
+        self._positions: deque[tuple[int, NoiseBuffers]] = deque(maxlen=1)
         self._normals: Normals | None = None
         self._replay = () if replay is None else replay
         # Re-entrant: an interrupt can leave it held, and the thread that was interrupted must be able to try again.
@@ -77,7 +78,7 @@ class Releaser:
 
     def forget(self) -> None:
         """Drop the buffers in a forked child, and replace the lock, which a thread of the parent may hold."""
-        self._position, self._normals = (self._mechanism.horizon, ()), None
+        self._positions, self._normals = deque(maxlen=1), None
         self._one_at_a_time = threading.RLock()
 
     @property
@@ -173,22 +174,30 @@ class Releaser:
     def close(self) -> None:
         """Drop the noise state and erase the key, after the last round."""
         with self._one_at_a_time:
-            self._position, self._normals = (self._mechanism.horizon, ()), None
+            self._positions, self._normals = deque(maxlen=1), None
             self._ledger.erase_key()
 
     def _noise(self, step: int, paid: Calibration) -> Array:
         if paid.sigma == 0.0:
             return np.zeros(self._dimension)
-        if step < self._position[0]:  # the noise was drawn but not stored: draw it again
-            self._position = (0, self._mechanism.start())
+        at, buffers = self._position_before(step)
         while True:  # a resumed run rebuilds the buffers from (key, 0 .. step)
-            at, buffers = self._position
-            # The mechanism may overwrite the buffers; after an interrupt, start again.
-            self._position = (0, self._mechanism.start())
             noise, buffers = self._mechanism.increment(buffers, at, self._draw)
-            self._position = (at + 1, buffers)
-            if at == step:
+            at += 1
+            if at > step:
+                self._positions.append((at, buffers))
                 return self._dithered(to_grid(noise, paid.grid), step, paid)
+
+    def _position_before(self, step: int) -> tuple[int, NoiseBuffers]:
+        """Take a round up to ``step`` and its buffers, which nobody else has: the mechanism may overwrite them.
+
+        An interrupt drops them, and the handler of a signal that releases too finds none. Either starts again at 0.
+        """
+        try:
+            at, buffers = self._positions.pop()
+        except IndexError:
+            at, buffers = 0, self._mechanism.start()
+        return (at, buffers) if at <= step else (0, self._mechanism.start())  # drawn before, but not stored
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("A releaser holds the noise key and cannot be pickled or copied.")
