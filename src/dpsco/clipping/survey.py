@@ -277,11 +277,11 @@ def joint_rows(moment: Moment, parts: JointParts) -> Array:
         moments[:, first != second] *= math.sqrt(2.0)
     elif moment.kind == "low-rank":
         b, energy = _sketch_parts(moment, rows, rowwise=True)
-        moments = np.hstack([(rows[:, :, None] * b[:, None, :]).reshape(len(rows), -1), energy[:, None]])
+        moments = np.hstack([(rows[:, :, None] * b[:, None, :]).reshape(len(rows), p * b.shape[1]), energy[:, None]])
     else:
         column = rows[:, :-1] * rows[:, -1:] if moment.constant > 0 else np.zeros((len(rows), p - 1))
         moments = np.hstack([rows * rows, math.sqrt(2.0) * column])
-    gradients = moment.omega * (slopes[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+    gradients = moment.omega * (slopes[:, :, None] * rows[:, None, :]).reshape(len(rows), slopes.shape[1] * p)
     return np.hstack([moments, gradients, moment.health * (1 + moment.constant**2) * health])
 
 

@@ -144,3 +144,14 @@ def test_an_odd_id_in_the_rows_of_a_node_leaves_the_other_clients_their_ids(tmp_
     assert names(np.array(["7", "8", "", "nan"])) == ["7", "8"]
     with pytest.raises(DataError, match="float64"):
         names(np.array([7, 8, np.nan]))
+
+
+def test_a_node_without_rows_has_its_client(tmp_path: Path) -> None:
+    """With unit example a row is protected, and nodes without a client are not asked: no row decides who is one."""
+    (tmp_path / "plan.json").write_text(PLAN.to_json())
+    config = {"plan": str(tmp_path / "plan.json"), "rows": str(tmp_path / "rows.npz"), "client": "clinic-7"}
+    for n in (0, 1, 3):
+        np.savez(tmp_path / "rows.npz", features=np.zeros((n, P)), labels=np.zeros(n))
+        found = app.clients(SimpleNamespace(run_config={}, node_config=config))  # type: ignore[arg-type]
+        assert list(found) == ["clinic-7"]
+        assert found["clinic-7"](np.zeros(P)).shape == (n, P)

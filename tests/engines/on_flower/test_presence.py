@@ -42,6 +42,31 @@ def test_nobody_answers_and_the_run_ends_in_an_error(unit: str, key: bytes | Non
         serve(PLAN, Nobody(), unit=unit, key=key)
 
 
+def _fails(x: np.ndarray) -> np.ndarray:
+    raise OSError("The rows are not where the device looks for them.")
+
+
+@pytest.mark.parametrize("unit", ["client", "example"])
+@pytest.mark.parametrize("key", [None, KEY])
+@pytest.mark.parametrize("clients", [{}, dict.fromkeys(CLIENTS, _fails)])
+def test_nodes_that_answer_with_nothing_have_not_answered(unit: str, key: bytes | None, clients: dict) -> None:
+    """They host nobody, or no client finds its rows: the model would be noise."""
+    with pytest.raises(ClusterError, match="Nobody answered"):
+        serve(PLAN, LocalNodes(spread(clients, 3)), unit=unit, key=key)
+
+
+def test_a_client_without_rows_answers_where_a_row_is_protected() -> None:
+    """With unit example no row may decide whether the run succeeds. With unit client there is nothing to answer."""
+    features, labels, _ = rows()
+    empty = dpsco.engines.flower.linear_gradients(PLAN.problem, features[:0], labels[:0])
+    nodes = LocalNodes(spread(dict.fromkeys(CLIENTS, empty), 3))
+    serve(PLAN, nodes, unit="example")
+    with pytest.raises(ClusterError, match="Nobody answered"):
+        serve(PLAN, nodes, unit="client")
+    for kind in range(3):
+        assert empty.survey((kind, 1.0, 0.0, 1, 2, 0.5, 0.5, 0.5)).shape[0] == 0
+
+
 def test_a_run_that_is_answered_ends_well_and_its_report_names_the_count() -> None:
     result = serve(PLAN, LocalNodes(spread(CLIENTS, 3)))
     assert (result.report.epsilon, result.report.mu) == (PLAN.budget.epsilon, PLAN.budget.mu)

@@ -116,13 +116,15 @@ def clients(context: Context) -> Mapping[str, Gradients]:
         with np.load(_path(config, "rows"), allow_pickle=False) as file:
             rows = {name: file[name] for name in file.files}
         features, labels = rows["features"], rows["labels"]
-        ids: Any = rows["ids"] if "ids" in rows else [str(config["client"])] * len(labels)
+        ids: Any = rows["ids"] if "ids" in rows else [str(config["client"])]
     except (OSError, ValueError, KeyError):
         raise DataError(
             "Expected the node's rows= to be an .npz file of arrays 'features' and 'labels', with 'ids' in it or "
             "client= in the node's configuration."
         ) from None
     names, of_row = column_texts(ids, of="id")
+    if "ids" not in rows:  # the node has its client also without a row: no row decides whether it answers
+        of_row = np.repeat(of_row, len(labels))
     groups = np.split(np.argsort(of_row, kind="stable"), np.cumsum(np.bincount(of_row, minlength=len(names)))[:-1])
     return {
         name: linear_gradients(problem, features[rows], labels[rows])

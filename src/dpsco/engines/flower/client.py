@@ -13,7 +13,8 @@ in its place: the joint contribution of each row (linear_gradients.py); a client
 Guarantee: whatever ``gradients`` returns, a vector that is sent has norm at most C in exact arithmetic before it is
 rounded; rows that are not finite count as 0. A row is turned by M number by number, in one order: another row of the
 client changes none of its bits. A client that has no round, or whose round it is not, sends nothing; nor
-does one whose ``gradients`` raise, and the others of its node answer as if it were not there.
+does one whose ``gradients`` raise, and the others of its node answer as if it were not there. A client without rows
+sends nothing if it is the unit, and a sum of 0 if examples are: no row then decides whether it sends one.
 Cost: k gradients per row (k = 2, or 1 in round 0).
 """
 
@@ -59,8 +60,7 @@ def respond(query: bytes, clients: Mapping[str, Gradients], assignment: Assignme
     """
     asked, rule = decode_query(query), assignment or Hashed()
     called = sorted(name for name in clients if called_by(asked, rule, name))
-    found = ((name, _contribution_or_none(asked, clients[name])) for name in called)
-    parts = [(name, numbers) for name, numbers in found if numbers is not None]
+    parts = [(name, own) for name in called if (own := _contribution_or_none(asked, clients[name])) is not None]
     if asked.unit != CLIENT and parts:
         parts = [("", np.sum([numbers for _, numbers in parts], axis=0))]
     return encode_answer(asked, parts)
@@ -88,12 +88,13 @@ def contribution(asked: Asked, gradients: Gradients) -> NDArray[Any]:
     """Return what one client sends: whole numbers of steps of the grid (float64 if there is no grid)."""
     with np.errstate(all="ignore"):  # a warning that depends on a row is an output
         rows = _differences(asked, gradients)
-        if asked.unit == CLIENT and len(rows):
+        if asked.unit == CLIENT:
+            if not len(rows):
+                raise ValueError("There is no mean of no rows.")
             rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0).mean(axis=0, keepdims=True)
         rows = clipped(rows, asked.clip)
-    if asked.grid == 0.0:
-        return rows.sum(axis=0)
-    return np.rint(rows / asked.grid).astype(np.int64).sum(axis=0)
+    numbers: NDArray[Any] = rows if asked.grid == 0.0 else np.rint(rows / asked.grid).astype(np.int64)
+    return np.asarray(numbers.sum(axis=0))
 
 
 def _differences(asked: Asked, gradients: Gradients) -> NDArray[np.float64]:

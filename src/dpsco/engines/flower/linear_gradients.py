@@ -42,7 +42,7 @@ class LinearRows:
         labels = padded(y, _TOGETHER)
         slopes = loss.slope(scores[:, 0], labels)[:, None] if k == 1 else loss.slope(scores, labels)
         slopes = np.where(valid[:, None], slopes[: len(y)], np.nan)
-        return np.asarray((slopes[:, :, None] * a[:, None, :]).reshape(len(y), -1))
+        return np.asarray((slopes[:, :, None] * a[:, None, :]).reshape(len(y), x.size))
 
     @cached_property
     def _usable(self) -> tuple[Array, NDArray[Any], NDArray[np.bool_]]:

@@ -15,10 +15,12 @@ Decision
     plan.n > 8 sigma clients were planned for. Nobody answered: no error with probability 3e-5. All of n answered: an
     error with probability 3e-5. If plan.n is smaller, no private count can tell, and the report says so.
 Not needed
-    With ``unit="example"`` a row is protected, and whether its node answers does not depend on a row: the number of
-    answers decides, and the report says so. It rests on what the clipping of the clients rests on, too: their gradient
-    functions answer whatever one row holds. A count with noise could not tell a handful of nodes from none. Without
-    noise, or with a given key, nothing is private and the number of clients decides.
+    With ``unit="example"`` a row is protected, and whether its node sends a sum does not depend on a row: the number of
+    sums decides, and the report says so. An answer without one is none: a node without clients of the round, or whose
+    gradient functions all fail, has sent nothing to learn from. It rests on what the clipping of the clients rests on,
+    too: a node hosts the same clients, and their gradient functions answer, whatever one row holds. A client without
+    rows sends a sum of 0. A count with noise could not tell a handful of nodes from none. Without noise, or with a
+    given key, nothing is private and the number of clients decides.
 """
 
 from __future__ import annotations

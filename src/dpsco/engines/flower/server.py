@@ -107,7 +107,7 @@ class FederatedOracle:
         self._counted = 0
 
     def counted(self) -> int:
-        """Clients counted in all rounds so far (answers of nodes, if examples are the unit). SECRET.
+        """Clients counted in all rounds so far (nodes that sent a sum, if examples are the unit). SECRET.
 
         With a checkpoint: in the rounds whose answers are kept there, which are none after the run.
         """
@@ -133,10 +133,9 @@ class FederatedOracle:
         if total is None:
             seen: Counter[str] = Counter()
             total = self._sum(asked, self._transport.ask(message, step), seen)
-            counted = seen["counted"] if self._unit == wire.CLIENT else seen["answered"]
-            self._counted += counted
+            self._counted += seen["counted"]
             if self._store is not None:
-                self._store.save(asked, step, total, counted)
+                self._store.save(asked, step, total, seen["counted"])
             if self._attendance is not None:
                 self._attendance.add(step, seen)
         return Clipped(total, 0)
@@ -350,8 +349,8 @@ def _facts(plan: Plan, unit: str, count: Count | None) -> Facts:
     )
     if unit == "example":
         trusted += (
-            "whether nobody answered is decided by the number of answers of nodes, without noise: no row changes it, "
-            "because gradient functions answer whatever one row holds",
+            "whether nobody answered is decided by the number of nodes that sent a sum, without noise: no row changes "
+            "it, because nodes host the same clients, and gradient functions answer, whatever one row holds",
         )
         return Facts(clipping=Clipping.CLIENTS, trusted=trusted)
     if count is not None:
