@@ -13,7 +13,7 @@ from dpsco.accounting.account import Account
 from dpsco.clipping import CompiledOracle, MappedOracle, Oracle, linear_oracle
 from dpsco.engines.dask.oracle import DaskOracle
 from dpsco.engines.dask.stream import ParquetRows, ShardStream
-from dpsco.errors import InvalidArgument
+from dpsco.errors import ClusterError, InvalidArgument
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.plan import Plan
 from dpsco.query import Batch
@@ -27,6 +27,10 @@ __all__ = ["train"]
 _TRUSTED = (
     "driver, scheduler and workers of the cluster are trusted with rows and un-noised sums, and nobody else reads what "
     "passes between them (TLS, or a closed network)"
+)
+_UNREADABLE = (
+    "rows of files that a worker could not read count as zero rows: whether a file can be read says nothing about its "
+    "rows"
 )
 
 
@@ -65,6 +69,13 @@ def train(
     -------
     Result
 
+    Raises
+    ------
+    ClusterError
+        If the cluster is lost, or not a single row could be read (``unreadable="zero"``).
+    InvalidArgument, DataError, LedgerError, CheckpointError, AccountError
+        As ``dpsco.train``.
+
     Guarantee: that of ``dpsco.train``, with driver, scheduler and workers inside the trust boundary. The model is that
     of ``dpsco.train(plan, dpsco.stream(FileRows(...)))`` on the same rows, bit for bit if there is noise, whatever the
     number of workers and however many died.
@@ -78,7 +89,8 @@ def train(
     stream = ShardStream(rows)
     workers = DaskOracle(client, stream, _one_thread(library_oracle(plan)) if oracle is None else oracle)
     clipping = Clipping.LIBRARY if oracle is None else Clipping.CALLER
-    facts = dataclasses.replace(facts or Facts(), clipping=clipping, trusted=(_TRUSTED,))
+    trusted = (_TRUSTED, _UNREADABLE) if rows.unreadable == "zero" else (_TRUSTED,)
+    facts = dataclasses.replace(facts or Facts(), clipping=clipping, trusted=trusted)
     run = Run(
         plan,
         oracle=None,
@@ -102,9 +114,15 @@ def train(
     try:
         with run, one_blas_thread():
             batches = stream.open(run.layout)
-            return drive(run, batches, feed, account=account, progress=progress, on_round=on_round)
+            result = drive(run, batches, feed, account=account, progress=progress, on_round=on_round)
     finally:
         workers.close()
+    if rows.unreadable == "zero" and result.report.rows_missing == plan.n:
+        raise ClusterError(
+            "No worker could read a row: the model is noise. The budget is spent. Check that every worker finds the "
+            "files under the names that the driver gives them."
+        )
+    return result
 
 
 def _one_thread(oracle: Oracle) -> Oracle:
