@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -138,22 +139,33 @@ def locked(place: Place, what: str, *, wait: float = 0.0) -> Iterator[Held]:
 
 @contextlib.contextmanager
 def held_folder(place: Place, what: str, *, mode: int = 0o777) -> Iterator[Held]:
-    """Hold the folder ``place``; create it if it does not exist. Raise as ``locked`` does."""
+    """Hold the folder ``place``; create it if it does not exist. Raise as ``locked`` does.
+
+    A path may lead over links: whoever names it decides. A folder in a held folder is one, and no link to one: keys and
+    sums would be written outside the folder that was named.
+    """
     if isinstance(place, Path):
         place.mkdir(parents=True, exist_ok=True, mode=mode)
     else:
         with contextlib.suppress(FileExistsError):
             os.mkdir(place.name, mode, dir_fd=place.folder.descriptor)
+        if not stat.S_ISDIR(_stat(place).st_mode):
+            raise CheckpointError(
+                f"{place.name!r} in the folder {place.folder.name!r} is a link or a file: a run would write into a "
+                "folder that it did not create. Put the folder itself there, or name another checkpoint."
+            )
     with locked(place, what) as held:
         yield held
 
 
 def _opened(place: Place) -> int:
     flags = os.O_RDONLY | os.O_CLOEXEC
-    return (
-        os.open(place, flags) if isinstance(place, Path) else os.open(place.name, flags, dir_fd=place.folder.descriptor)
-    )
+    if isinstance(place, Path):
+        return os.open(place, flags)
+    return os.open(place.name, flags | os.O_NOFOLLOW, dir_fd=place.folder.descriptor)
 
 
 def _stat(place: Place) -> os.stat_result:
-    return place.stat() if isinstance(place, Path) else os.stat(place.name, dir_fd=place.folder.descriptor)
+    if isinstance(place, Path):
+        return place.stat()
+    return os.stat(place.name, dir_fd=place.folder.descriptor, follow_symlinks=False)

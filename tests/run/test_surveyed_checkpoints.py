@@ -221,3 +221,20 @@ def test_a_run_whose_folder_is_deleted_releases_nothing_more(tmp_path: Path) -> 
         dpsco.train(PLAN, dpsco.stream(*data()), checkpoint=folder, on_round=delete)
     assert seen == [0]
     assert not folder.exists()
+
+
+def test_rounds_that_are_a_link_are_refused_and_nothing_is_written_behind_it(tmp_path):
+    """Their key would lie in a folder that nobody named. Once the link is gone, the run goes on."""
+    rows, labels = data()
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    (folder / "rounds").symlink_to(elsewhere, target_is_directory=True)
+    for resume in (False, True):
+        with pytest.raises(dpsco.CheckpointError, match="is a link"):
+            dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY, checkpoint=folder, resume=resume)
+    assert not list(elsewhere.iterdir())
+    (folder / "rounds").unlink()
+    again = dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY, checkpoint=folder, resume=True)
+    whole = dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY)
+    np.testing.assert_array_equal(again.model.coef, whole.model.coef)

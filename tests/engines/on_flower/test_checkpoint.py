@@ -130,3 +130,15 @@ def test_files_that_are_not_of_the_federation_stay(tmp_path: Path) -> None:
     (tmp_path / "cohorts" / "notes.txt").write_text("mine")
     serve(PLAN, Asked(), checkpoint=tmp_path, resume=True)
     assert [path.name for path in (tmp_path / "cohorts").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("name", ["run", "cohorts", "count"])
+def test_a_link_in_place_of_a_folder_is_refused_and_nothing_is_written_behind_it(tmp_path: Path, name: str) -> None:
+    """Keys, and sums without noise, stay in the folder that was named."""
+    folder, elsewhere = tmp_path / "federation", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    (folder / name).symlink_to(elsewhere, target_is_directory=True)
+    with pytest.raises(CheckpointError, match="is a link"):
+        serve(PLAN, Asked(), checkpoint=folder)
+    assert not list(elsewhere.iterdir())
