@@ -61,6 +61,14 @@ COUNTED_ONCE = (
         ("tests/clipping/torch/test_isolation.py::test_a_model_that_mixes_rows_by_their_padding_is_refused",),
     ),
     Mutant(
+        "a ghost rule for a layer that sees rows in another order",
+        (("clipping/torch/structure.py", "if not why and name in mixing:", "if False:"),),
+        (
+            "tests/clipping/torch/test_seen_rows.py::"
+            "test_a_row_that_layers_see_elsewhere_or_beside_others_moves_the_sum_by_two_clips",
+        ),
+    ),
+    Mutant(
         "a row whose place is counted from the end counts again",
         (("clipping/torch/loader.py", "return index + len(rows)", "return index"),),
         ("tests/clipping/torch/test_fit.py::test_a_place_that_a_sampler_draws_again_is_left_out",),

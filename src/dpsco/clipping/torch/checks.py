@@ -21,11 +21,20 @@ from torch.utils._pytree import tree_leaves
 from dpsco.clipping.torch.value_reads import reads_values
 from dpsco.errors import InvalidArgument
 
-__all__ = ["check_layers", "check_rows_independent", "synthetic_rows"]
+__all__ = [
+    "ROWS",
+    "Rows",
+    "among",
+    "check_layers",
+    "check_rows_independent",
+    "same_numbers",
+    "synthetic_rows",
+]
 
 Tensor = Any
 Rows = tuple[Tensor, Tensor]
 ROWS = 5
+CROWD = 32
 
 
 def check_layers(module: Any) -> None:
@@ -70,8 +79,12 @@ def synthetic_rows(shape: tuple[int, ...], inputs: Any, labels: Any, device: Any
     return rows[:ROWS], torch.cat([rows[:1], rows[ROWS:]]), zeros
 
 
-def check_rows_independent(module: Any, loss: Any, rows: Tensor, others: Tensor, labels: Tensor) -> bool:
-    """Check that rows do not affect each other. Return whether the loss gives one number per row.
+def check_rows_independent(
+    module: Any, loss: Any, rows: Tensor, others: Tensor, labels: Tensor
+) -> tuple[bool, list[Rows]]:
+    """Check that rows do not affect each other.
+
+    Return whether the loss gives one number per row, and the batches of neighbours that were tried.
 
     Raises
     ------
@@ -90,21 +103,23 @@ def check_rows_independent(module: Any, loss: Any, rows: Tensor, others: Tensor,
 
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         (first, losses), (again, losses_again) = run(rows, labels, 1), run(rows, labels, 2)
-        vector = losses.ndim > 0 and len(losses) == len(rows)
+        vector, tried = losses.ndim > 0 and len(losses) == len(rows), _neighbourhoods(others, labels, first)
         apart = [
             _apart(run, (rows, labels), neighbours, place, vector=vector)
-            for neighbours in _neighbourhoods(others, labels, first)
+            for neighbours in tried
             for place in (0, ROWS - 1)
         ]
         if not reads_values(lambda: run(rows, labels, 1)):  # those that cut off padding see one row at a time
             short = _padded(rows), labels
             apart += [_apart(run, short, (others, labels), place, vector=vector) for place in (0, ROWS - 1)]
-    if any(not _same(values[name], value) for name, value in before.items()):
+        alike, *crowds = _crowds(others, labels)
+        apart += [_apart(run, alike, crowd, CROWD - 1, vector=vector) for crowd in crowds]
+    if any(not same_numbers(values[name], value) for name, value in before.items()):
         raise InvalidArgument(
             "The model writes into its buffers or parameters during a pass: rows would affect later rounds without "
             "noise. Freeze these tensors (model.eval()), or remove them."
         )
-    if not all(map(_same, [*first, losses], [*again, losses_again])):
+    if not all(map(same_numbers, [*first, losses], [*again, losses_again])):
         raise InvalidArgument(
             "The model or the loss is random: two passes over the same rows differ, so the difference of two points "
             "would be noise. Remove the random part or call model.eval()."
@@ -114,7 +129,7 @@ def check_rows_independent(module: Any, loss: Any, rows: Tensor, others: Tensor,
             "The output or the loss of a row depends on the other rows of the batch: no clip covers that. Use layers "
             "that process each row by itself, and a loss with reduction='none'."
         )
-    return vector
+    return vector, tried
 
 
 def _neighbourhoods(others: Tensor, labels: Tensor, outputs: list[Tensor]) -> list[Rows]:
@@ -134,6 +149,16 @@ def _neighbourhoods(others: Tensor, labels: Tensor, outputs: list[Tensor]) -> li
     return found
 
 
+def _crowds(others: Tensor, labels: Tensor) -> list[Rows]:
+    """Return longer batches of one row each, the first row's own first: rows alike compete for what is scarce.
+
+    Experts with a capacity drop rows beyond it, by tensors alone, and a handful of rows does not fill them.
+    """
+    far = 1e3 * (2.0 * others - 1.0) if others.is_floating_point() else others
+    kinds = [others[0], torch.zeros_like(others[0]), *far[1:]]
+    return [(kind.expand(CROWD, *kind.shape), labels[:1].expand(CROWD)) for kind in kinds]
+
+
 def _padded(rows: Tensor) -> Tensor:
     """Return the rows with zeros in the second half of their first axis."""
     padded = rows.clone()
@@ -144,28 +169,30 @@ def _padded(rows: Tensor) -> Tensor:
 
 def _apart(run: Any, rows: Rows, neighbours: Rows, place: int, *, vector: bool) -> bool:
     """Whether the row at ``place`` gets the same bits beside these neighbours; True if the model refuses them."""
-
-    def among(others: Tensor, own: Tensor) -> Tensor:
-        together = others.clone()
-        together[place] = own[0]
-        return together
-
-    alone, label = rows[0][:1], rows[1][:1]
+    own = rows[0][:1], rows[1][:1]
     try:
-        one, losses = run(among(rows[0], alone), rows[1], 1)
-        two, other_losses = run(among(neighbours[0], alone), among(neighbours[1], label), 1)
+        one, losses = run(*among(rows, own, place), 1)
+        two, other_losses = run(*among(neighbours, own, place), 1)
     except Exception:  # an error on another scale or label says nothing about mixing
         return True
     if vector:
         one, two = [*one, losses], [*two, other_losses]
-    return all(_same(a[place], b[place]) for a, b in zip(one, two, strict=True))
+    return all(same_numbers(a[place], b[place]) for a, b in zip(one, two, strict=True))
+
+
+def among(others: Rows, own: Rows, place: int) -> Rows:
+    """Return rows and labels of a batch with those of ``own``, one row, at ``place``."""
+    together = others[0].clone(), others[1].clone()
+    for part, one in zip(together, own, strict=True):
+        part[place] = one[0]
+    return together
 
 
 def _flat(output: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
+def same_numbers(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors hold the same numbers, NaN in the same places."""
     numbers = torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
     return bool(numbers and torch.equal(torch.isnan(one), torch.isnan(other)))

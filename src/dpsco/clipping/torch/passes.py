@@ -62,8 +62,12 @@ def capture(
     labels: Tensor,
     *,
     vector: bool,
+    upstream: Tensor = None,
 ) -> Captured:
-    """Run a forward pass and a backward pass to the layers' outputs only; no parameter gradient is computed."""
+    """Run a forward pass and a backward pass to the layers' outputs only; no parameter gradient is computed.
+
+    ``upstream`` has one number per row, by which its signals are multiplied where the backward pass begins; 1 if None.
+    """
     found = Captured()
     shapes: dict[str, Any] = {}
     tap = torch.zeros((), dtype=next(iter(parameters.values())).dtype, device=rows.device, requires_grad=True)
@@ -100,7 +104,8 @@ def capture(
         for handle in handles:
             handle.remove()
     if losses.requires_grad:
-        torch.autograd.grad(losses, tap, grad_outputs=torch.ones_like(losses), allow_unused=True)
+        begin = torch.ones_like(losses) if upstream is None else upstream.to(losses)
+        torch.autograd.grad(losses, tap, grad_outputs=begin, allow_unused=True)
     found.losses = losses.detach()
     for name in shapes.keys() - found.signals.keys():  # a layer whose output does not reach the loss
         found.signals[name] = torch.zeros(shapes[name], dtype=losses.dtype, device=rows.device)

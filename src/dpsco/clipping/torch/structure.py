@@ -1,8 +1,9 @@
 """Choice of a rule per parameter, made once by a trial pass on synthetic rows.
 
-A layer has a ghost rule if its type has one, it is called once per pass, it does not share its parameters, and the
-rule agrees with ``vmap`` on the synthetic rows. Every other parameter uses ``vmap``, and ``lines`` says why. A model
-that reads values of its rows (value_reads.py) is computed one row at a time.
+A layer has a ghost rule if its type has one, it is called once per pass, it does not share its parameters, it sees
+each row at its own place and nothing of the others (seen_rows.py), and the rule agrees with ``vmap`` on the synthetic
+rows. Every other parameter uses ``vmap``, and ``lines`` says why. A model that reads values of its rows or of their
+signals (value_reads.py) is computed one row at a time.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from dpsco.clipping.torch.passes import (
     LossFunction,
     capture,
     fixed_settings,
-    losses_of,
     per_example,
     row_by_row,
 )
+from dpsco.clipping.torch.seen_rows import sees_other_rows
 from dpsco.clipping.torch.terms import Term
 from dpsco.clipping.torch.value_reads import reads_values
 from dpsco.clipping.torch.weights import Weights
@@ -91,14 +92,21 @@ def analyse(
         with fixed_settings(device):
             rows, changed, zeros = synthetic_rows(shape, inputs, labels, device)
             points = [weights.parameters(start), weights.parameters(1.01 * start)]
-            vector = check_rows_independent(module, loss, rows, changed, zeros)
+            vector, neighbours = check_rows_independent(module, loss, rows, changed, zeros)
             classes = None if labels.is_floating_point else _classes(module, loss, rows, zeros)
             one = per_example(module, list(weights.shapes), _WEIGHTS, points, loss)
             exact, together = _reference(one, rows, zeros)
-            alone = reads_values(lambda: losses_of(module, points[0], loss, rows, zeros, vector=vector))
+            ghosts, reasons = _candidates(weights) if ghost else ({}, {})
+
+            def see(x: Tensor, y: Tensor, upstream: Tensor = None, at: int = 0) -> Captured:
+                return capture(module, ghosts, points[at], loss, x, y, vector=vector, upstream=upstream)
+
+            alone = reads_values(lambda: see(rows, zeros))
             together = together and not alone
-            ghosts, reasons = _candidates(weights) if ghost and not alone else ({}, {})
-            found = [capture(module, ghosts, point, loss, rows, zeros, vector=vector) for point in points]
+            if alone:
+                ghosts, reasons = {}, {}
+            mixing = sees_other_rows(see, (rows, zeros), neighbours) if ghosts else set()
+            found = [see(rows, zeros, at=at) for at in range(len(points))]
     except InvalidArgument:
         raise
     except Exception as error:  # errors on synthetic rows are public
@@ -111,6 +119,8 @@ def analyse(
     for name in list(ghosts):
         with fixed_settings(device):
             why = _fault(weights, name, ghosts[name], found, exact)
+        if not why and name in mixing:
+            why = "what it sees at the place of a row depends on the other rows"
         if why:
             del ghosts[name]
             reasons[name] = why
