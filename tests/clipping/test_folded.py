@@ -133,6 +133,42 @@ def test_an_odd_row_changes_its_own_contribution_only(dtype: str) -> None:
         assert found.zeroed_rows == 0
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_row_is_cut_by_the_same_bits_alone_and_in_any_company(dtype: str) -> None:
+    """Row i is the only one with a value in column i, and the map is diagonal: entry i of the sum is its own.
+
+    Rows take the first bound, few directions or all of them, in groups that depend on the rows beside them.
+    """
+    rng, p = np.random.default_rng(7), 64
+    row_map = RowMap(np.diag(np.append(np.geomspace(1.0, 20.0, 8), rng.uniform(19.0, 20.0, p - 8))), 1.0, 0.0)
+    features = np.diag(rng.uniform(0.2, 1.0, p)).astype(dtype)
+    labels, order = rng.integers(0, 2, p).astype(float), rng.permutation(p)
+    query = Query(1, tuple(rng.standard_normal((2, p))), (3.0, -2.0), 6.0, p)
+    together = answer(row_map, query, features, labels)
+    assert 10 < together.clipped_rows < 50
+    assert np.array_equal(together.total, answer(row_map, query, features[order], labels[order]).total)
+    for i in range(p):
+        alone = answer(row_map, query, features[i : i + 1], labels[i : i + 1])
+        assert alone.total[i] == together.total[i] != 0.0
+
+
+def test_the_first_direction_bounds_the_norm_and_is_the_one_of_least_gain() -> None:
+    rng = np.random.default_rng(8)
+    for row_map in (whitening(40, few=6), whitening(9, few=9), factored(30)):
+        leading, p = row_map.leading, len(row_map.matrix)
+        assert leading is not None
+        vector, gain = leading.first
+        a = rng.standard_normal((300, p))
+        t = a @ vector
+        bound = leading.norm**2 * (np.sum(a * a, axis=1) - t * t) + gain**2 * t * t
+        norms = np.array([np.sum(row_map.turned(row) ** 2) for row in a])
+        assert np.all(bound >= norms * (1 - 1e-12))
+        assert np.isclose(gain, leading.least)
+    none = LowRankMap(np.zeros((5, 0)), 1.0, 0.0, np.zeros((5, 0)), np.zeros(0), 3.0).leading
+    assert none is not None
+    assert not none.first[0].any()
+
+
 @pytest.mark.parametrize("p", [3, 20, 90])
 def test_few_directions_bound_the_norm_and_all_of_them_give_it(p: int) -> None:
     rng = np.random.default_rng(p)

@@ -5,6 +5,7 @@
 with g_1 <= g_2 <= .. and G the largest. A map that whitens has its small gains where rows are long, and one plateau of
 gains where noise hides the rows: few directions then bound the norm well enough to see that most rows are not clipped.
 For those that may be, and where few directions do not do, all p of them are taken; then the bound is the norm itself.
+The one direction of least gain bounds the norm well enough for half of the rows or more (``first``).
 
 Guarantee
     Products in arithmetic of unit roundoff u are off by at most (p + 16) u ||a|| each, so t by eta ||a|| in norm, eta =
@@ -55,6 +56,14 @@ class Leading(NamedTuple):
     """All directions and gains; None if ``rest`` is exact."""
 
     @property
+    def first(self) -> tuple[Array, float]:
+        """The direction of least gain among these, and its gain; 0 and any gain if there is none."""
+        if not len(self.gains):
+            return np.zeros(len(self.directions)), 0.0
+        least = int(np.argmin(self.gains))
+        return self.directions[:, least], float(self.gains[least])
+
+    @property
     def usable(self) -> bool:
         """Whether sums in the rows' own coordinates are exact enough."""
         return self.least > 0.0 and self.norm < math.inf and self.norm <= CONDITION * self.least
@@ -73,7 +82,7 @@ def leading_directions(squares: Array, vectors: Array) -> Leading:
     with np.errstate(all="ignore"):
         excess = np.cumsum((largest / squares - 1.0)[::-1])[::-1]  # of directions j, j + 1, ..
     k = int(np.sum(~(excess <= LOOSE * p)))
-    k = -(-(k + 2) // _FILL) * _FILL - 2  # two columns belong to the points: fill the vectors
+    k = -(-max(k, 1) // _FILL) * _FILL  # fill the vectors
     norm, least = math.sqrt(largest), math.sqrt(float(squares[0]))
     if k > _MOST * p:
         return Leading(vectors, np.sqrt(squares), 0.0, norm, least)
