@@ -27,7 +27,7 @@ from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import NORMS, RowMap
 from dpsco.clipping.survey import dense
 from dpsco.errors import InvalidArgument
-from dpsco.parallel import available_threads, team
+from dpsco.parallel import available_threads, for_each, team
 from dpsco.query import Array, Batch, Clipped, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.on_demand import Source
@@ -41,6 +41,8 @@ _MOST_DOUBT = 0.01
 _MOST_ROUNDING = 2.0**-12
 """Share of the clip by which sums of a unit may be off: half of what the contract of oracles allows."""
 _COPIED_BYTES = 1 << 21
+_TURNED_NUMBERS = 1 << 13
+"""Numbers of the sums that one thread maps at a time."""
 _ALONE_BYTES = 3 << 20
 _LOADED: set[Any] = set()
 _NO_PLACES = np.zeros(0, np.int64)
@@ -108,7 +110,8 @@ class _Round:
         low, high = NORMS[_FLOAT32]
         square = 1.0 + row_map.constant**2
         k, bound = leading.directions.shape[1], math.isfinite(query.clip)
-        doubtful = doubt(leading, _ROUNDOFF[_FLOAT32], p) * square > _MOST_DOUBT * query.clip**2
+        most = k if leading.everything is None else p
+        doubtful = doubt(leading, _ROUNDOFF[_FLOAT32], most) * square > _MOST_DOUBT * query.clip**2
         if doubtful or not low <= row_map.feature_norm <= high:
             dtype = _FLOAT64
         self.dtype, self.unit = dtype, chunk_multiple(self.width)
@@ -210,8 +213,16 @@ class _Pieces:
         sums = self._sums if row_map.constant > 0 else self._sums[:, :-1]
         if row_map.constant > 0:
             sums[:, -1] *= row_map.constant
-        for total in sums:
-            answer.total += to_grid(row_map.turned(total), grid)
+        mapped = np.empty_like(sums)
+
+        def turn(units: range) -> None:
+            for unit in units:
+                mapped[unit] = to_grid(row_map.turned(sums[unit]), grid)
+
+        edges = range(0, len(sums), max(1, _TURNED_NUMBERS // sums.shape[1]))
+        for_each(turn, (range(first, min(first + edges.step, len(sums))) for first in edges))
+        for total in mapped:
+            answer.total += total
         self._sums.fill(0.0)  # the sums are sensitive
         clipped, zeroed, *_ = self._tallies.sum(axis=0).tolist()
         answer.clipped_rows += clipped

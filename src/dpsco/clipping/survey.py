@@ -75,6 +75,9 @@ __all__ = [
 
 MOMENTS = ("full", "diagonal", "low-rank")
 
+_ALONE_NUMBERS = 1 << 16
+"""Numbers of a survey's rows up to which it ends before a second thread wakes up."""
+
 
 @dataclass(frozen=True)
 class SurveyOracle:
@@ -91,8 +94,9 @@ class SurveyOracle:
         answer = Clipped(np.zeros(sum_length(query)), 0)
         most = _rowwise_size(query) if query.rowwise else 0
         blocks = (partial(self._block, query, moment, rows, labels) for rows, labels in _blocks(batch, most))
+        few = query.size * query.points[0].size <= _ALONE_NUMBERS
         with one_blas_thread():
-            for part in in_order(blocks, available_threads()):
+            for part in in_order(blocks, 1 if few else available_threads()):
                 answer.add(part)
         return answer
 

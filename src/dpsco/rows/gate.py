@@ -203,9 +203,9 @@ def all_finite(rows: Any) -> bool:
     """Return whether every value of typed rows is finite. Cost: one read at the speed of memory, in threads."""
     width = rows.mean_width if isinstance(rows, CsrRows) else max(1, rows.shape[1])
     size = max(1, _LOOK_BYTES // (8 * width))
-    parts = (rows[start : start + size] for start in range(0, len(rows), size))
+    parts = (partial(_finite, rows[start : start + size]) for start in range(0, len(rows), size))
     with one_blas_thread():
-        return all(in_order((partial(_finite, part) for part in parts), available_threads()))
+        return all(in_order(parts, available_threads() if len(rows) > size else 1))
 
 
 def _finite(part: Any) -> bool:
