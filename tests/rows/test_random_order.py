@@ -31,6 +31,29 @@ def test_a_batch_is_the_union_of_its_parts_also_among_equal_keys() -> None:
     assert len(ranks.batch(5, 5)) == 0
 
 
+def few_keys(rows: int) -> RandomOrder:
+    """An order of 64 keys, so that every batch begins and ends among equal keys."""
+    ranks = order(rows)
+    ranks._keys %= 64
+    ranks._starts = np.concatenate([[0], np.cumsum(np.bincount(ranks._keys, minlength=1 << 16))])
+    return ranks
+
+
+@pytest.mark.parametrize("rows", [300, 20_000])
+def test_small_batches_in_any_order_are_those_that_all_rows_would_give(rows: int) -> None:
+    """Windows only save time: an order that has made none, and ranks found by sorting, give the same rows."""
+    ranks = few_keys(rows)
+    ties = (np.random.default_rng([*ranks._seed, k]).permutation(np.flatnonzero(ranks._keys == k)) for k in range(64))
+    ranked = np.concatenate(list(ties))
+    firsts = np.random.default_rng(1).permutation(np.arange(0, rows - 20, max(1, rows // 50)))
+    for first in (*firsts.tolist(), rows - 5, 0):
+        last = min(first + 13 + first % 7, rows)
+        expected = np.sort(ranked[first:last])
+        assert np.array_equal(ranks.batch(first, last), expected)
+        assert np.array_equal(few_keys(rows).batch(first, last), expected)
+    assert ranks._window is not None
+
+
 def test_every_row_is_in_every_batch_equally_often_and_with_every_other_row() -> None:
     """Ranks of 4 rows are one of 24 permutations: each within five deviations of its expectation."""
     draws, found = 6000, {}
