@@ -13,6 +13,7 @@ from dpsco import PublicColumns
 from dpsco.errors import DataError
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.readers import arrow
+from dpsco.rows.readers.parquet import ParquetSource
 
 DAY = 86_400_000
 CLASSES = Labels("y", classes=("0", "1"))
@@ -58,7 +59,7 @@ def test_what_arrow_says_while_cells_are_made_numbers_is_not_shown(tmp_path: Any
 
     monkeypatch.setattr(arrow, "arrow_numbers", refuses)
     pq.write_table(pa.table({"x": [0.5], "y": [1]}), tmp_path / "rows.parquet")
-    source = arrow.ParquetSource([tmp_path / "rows.parquet"])
+    source = ParquetSource([tmp_path / "rows.parquet"])
     for tables in (source.read(["x"], []), source.read_groups(tmp_path / "rows.parquet", [0], ["x"], [])):
         with pytest.raises(DataError) as caught:
             list(tables)

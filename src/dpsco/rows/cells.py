@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ _SIGNED = re.compile(r"^(\+(0|[1-9][0-9]*)|-0)$")
 _EXACT = 2.0**53
 _LONGEST = 4000
 """Digits of the longest whole number that has an exact text."""
+_FEW = 256
 _MISSING = float("nan")
 
 
@@ -51,7 +53,8 @@ class Coded:
     """A column of text: row i holds ``values[codes[i]]``, or nothing where the code is -1."""
 
     values: tuple[str, ...]
-    codes: NDArray[np.int64]
+    codes: NDArray[Any]
+    """Signed whole numbers."""
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -224,8 +227,23 @@ def coded(values: Iterable[Any], codes: NDArray[Any], rule: Callable[[Any], str]
 
     The rule of ids is ``id_text``. Labels and levels are compared by ``label_text`` of canonical texts.
     """
+    given = tuple(values)
+    few = len(given) <= _FEW and all(type(value) is str for value in given)  # 1, 1.0 and True would be one key
+    distinct, table = (_coding if few else _coding.__wrapped__)(given, rule)
+    if len(distinct) == len(given) and codes.dtype == np.int32 and _within(codes, len(given)):
+        return Coded(distinct, codes)  # each text has its own code already
+    return Coded(distinct, table[np.asarray(codes, dtype=np.int64)])
+
+
+@lru_cache(maxsize=64)  # chunks of a file have the same few texts
+def _coding(values: tuple[Any, ...], rule: Callable[[Any], str]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the distinct texts of values, and which of them each value is; -1 for none, and for code -1."""
     texts = [rule(value) for value in values]
     distinct = tuple(dict.fromkeys(text for text in texts if text))
     position = {text: code for code, text in enumerate(distinct)}
-    table = np.array([position.get(text, -1) for text in texts] + [-1], dtype=np.int64)  # code -1 finds the last
-    return Coded(distinct, table[np.asarray(codes, dtype=np.int64)])
+    return distinct, np.array([position.get(text, -1) for text in texts] + [-1], dtype=np.int64)
+
+
+def _within(codes: NDArray[Any], count: int) -> bool:
+    """Return whether all codes are -1 or below ``count``; what is not fails where it is looked up."""
+    return not len(codes) or (int(codes.min()) >= -1 and int(codes.max()) < count)

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ Entry = tuple[int | NDArray[np.int64], float | NDArray[Any]]
 
 TRUE, FALSE = ("1", "true", "yes", "t", "y", "on"), ("0", "false", "no", "f", "n", "off")
 DECADES = 1000.0
-_FEW_LINES = 24
+_FEW_LINES, _FEW_TEXTS = 24, 256
 _MEAN = -2
 """Place of a cell that is the mean of the levels."""
 _DAY = re.compile(r"^(\d{4})(?:([-/.])(\d{1,2})\2(\d{1,2})|()(\d\d)(\d\d))(?:$|[T ])", re.ASCII)
@@ -112,6 +112,21 @@ class Column:
             else:
                 known = np.flatnonzero(place >= 0)
                 out[place[known], known] = value
+
+    @property
+    def share(self) -> tuple[float, float, int] | None:
+        """How a number becomes the one feature: ends of the range; 0 without one, 1 to [0, 1], 2 to [-1, 1].
+
+        None if the feature is made otherwise. A cell that is not finite is 0 without a range, else the middle.
+        """
+        return None
+
+    def chosen(self, column: Any) -> tuple[NDArray[Any], NDArray[np.int32]] | None:
+        """Return codes of the cells, and the feature that each code sets: -1 for none, code -1 first.
+
+        None if a row may set several features, or one to another value than 1.
+        """
+        return None
 
     def _own(self) -> tuple[str, ...]:
         raise NotImplementedError
@@ -215,6 +230,13 @@ class Number(_Scaled):
                 return
         super().write(column, out)
 
+    @property
+    def share(self) -> tuple[float, float, int] | None:
+        """How a number becomes the feature, unless it has a logarithm or a flag."""
+        if self.missing or self.log:
+            return None
+        return (0.0, 0.0, 0) if self.low is None or self.high is None else (self.low, self.high, 1 + self.centered)
+
     def _quantity(self) -> Unit:
         if self.low is None or self.high is None:
             return Unit(self.name)
@@ -282,11 +304,16 @@ class Boolean(_Scaled):
 class _Chosen(Column):
     """One feature of several is 1."""
 
-    def places(self, column: Coded) -> NDArray[np.int64]:
+    def places(self, column: Coded) -> NDArray[np.int32]:
         """Which of its features each row sets; -1 for none."""
-        place = self._place()
-        texts = (*(label_text(text) for text in column.values), "")
-        return np.array([place(text) for text in texts], dtype=np.int64)[column.codes]
+        return np.roll(self._table(column), -1)[column.codes]  # code -1 finds the last
+
+    def chosen(self, column: Coded) -> tuple[NDArray[Any], NDArray[np.int32]] | None:
+        """Return the codes, and the feature of each."""
+        return None if self.missing else (column.codes, self._table(column))
+
+    def _table(self, column: Coded) -> NDArray[np.int32]:
+        return (_places_of if len(column.values) <= _FEW_TEXTS else _places_of.__wrapped__)(self, column.values)
 
     def entries(self, column: Coded) -> list[Entry]:
         """Return the feature of each cell."""
@@ -304,6 +331,13 @@ class _Chosen(Column):
 
     def _place(self) -> Callable[[str], int]:
         raise NotImplementedError
+
+
+@lru_cache(maxsize=64)  # chunks of a file have the same few texts
+def _places_of(column: _Chosen, values: tuple[str, ...]) -> NDArray[np.int32]:
+    """Return the feature that code -1 sets, a missing cell, and that of each code."""
+    place = column._place()
+    return np.array([place(text) for text in ("", *map(label_text, values))], dtype=np.int32)
 
 
 @dataclass(frozen=True)
@@ -339,6 +373,10 @@ class Category(_Chosen):
     def spreads(self) -> bool:
         """Whether a cell can be the mean of the levels."""
         return bool(self.drop) and not (self.other and self.missing)
+
+    def chosen(self, column: Coded) -> tuple[NDArray[Any], NDArray[np.int32]] | None:
+        """Return the codes, and the feature of each; None where a cell may set several."""
+        return None if self.spreads else super().chosen(column)
 
     def unlisted(self, column: Coded) -> NDArray[np.int64]:
         """Return the rows whose cell is the mean of the levels."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsco.errors import DataError, InvalidArgument, positive, positive_integer
 from dpsco.parallel import available_threads, in_order
@@ -27,17 +28,20 @@ from dpsco.rows.cells import Coded, coded, label_text
 from dpsco.rows.containers import column_numbers, column_texts
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.gate import Declared, admit
+from dpsco.rows.mixed_blocks import mixed_blocks
 from dpsco.rows.prefetch import prefetched
 from dpsco.rows.public_columns import PublicColumns
-from dpsco.rows.readers.arrow import ArrowSource, ParquetSource
+from dpsco.rows.readers.arrow import ArrowSource
 from dpsco.rows.readers.csv import CsvSource
 from dpsco.rows.readers.json_lines import JsonLinesSource
 from dpsco.rows.readers.libsvm import LibsvmSource
 from dpsco.rows.readers.npz import NpzSource
+from dpsco.rows.readers.parquet import ParquetSource
 from dpsco.rows.readers.remote import RemoteFile, is_remote, remote_files
 from dpsco.rows.readers.source import COMPRESSED, MatrixSource, Part, Table, TableSource
 from dpsco.rows.row_norm import clamped, unit_rows
 from dpsco.rows.shuffle import shuffled
+from dpsco.rows.table_rows import table_rows
 
 __all__ = ["FileRows", "Labels", "RowForm", "local_files", "open_source"]
 
@@ -51,6 +55,7 @@ TABLES: dict[str, Any] = {
     ".jsonl": JsonLinesSource,
     ".ndjson": JsonLinesSource,
 }
+_BLOCK_BYTES = 256 << 20
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 """Kinds that may be compressed."""
 MATRICES = (".npz", ".libsvm", ".svm")
@@ -123,10 +128,21 @@ class RowForm:
 
     def encode(self, table: Table) -> tuple[Any, Array]:
         """Features in the unit ball and labels of the rows of ``table``."""
-        features = unit_rows(self.columns.encode(table), self.feature_norm)
+        if self.columns.sparse:
+            features = unit_rows(self.columns.encode(table), self.feature_norm)
+        else:
+            features = table_rows(self.columns, table, self.feature_norm)
+        return features, self._labels(table)
+
+    def write(self, table: Table, out: NDArray[np.float32], places: NDArray[np.int64]) -> Array:
+        """Write dense features to ``out``, each row at its place, and return the labels."""
+        table_rows(self.columns, table, self.feature_norm, out, places)
+        return self._labels(table)
+
+    def _labels(self, table: Table) -> Array:
         if self.labels is None:
-            return features, np.zeros(features.shape[0])
-        return features, self.labels.encode(table[self.labels.column])
+            return np.zeros(len(table[self.columns.names[0]]))
+        return self.labels.encode(table[self.labels.column])
 
 
 def open_source(
@@ -250,8 +266,23 @@ class FileRows:
         return Declared(self._columns, "float32" if source.single else "float64", source.sparse)
 
     def __iter__(self) -> Iterator[tuple[Any, Array]]:
-        chunks = self._chunks()
-        return prefetched(shuffled(chunks, self._shuffle, self._seed) if self._shuffle else chunks)
+        if not self._shuffle:
+            return prefetched(self._chunks())
+        source, columns = self._source, self._columns
+        dense = isinstance(columns, PublicColumns) and not columns.sparse
+        if dense and isinstance(source, ParquetSource) and self._unit is None and self._small_blocks:
+            return prefetched(self._mixed(source, columns))
+        return prefetched(shuffled(self._chunks(), self._shuffle, self._seed))
+
+    @property
+    def _small_blocks(self) -> bool:
+        return 4 * self._shuffle * self.declared.width <= _BLOCK_BYTES
+
+    def _mixed(self, source: ParquetSource, columns: PublicColumns) -> Iterator[tuple[Any, Array]]:
+        """Yield shuffled rows of files that state their number of rows."""
+        form = RowForm(self._labels, columns, self._norm)
+        parts = source.parts(form.numbers, form.texts)
+        yield from mixed_blocks(parts, source.count(), columns.width, self._shuffle, self._seed, form.write)
 
     def _chunks(self) -> Iterator[tuple[Any, Array]]:
         return self._table_chunks() if isinstance(self._source, TableSource) else self._matrix_chunks()

@@ -13,7 +13,7 @@ from dpsco.engines.dask.layout import shards_of
 from dpsco.engines.dask.tasks import load
 from dpsco.rows.file_stream import Labels, RowForm
 from dpsco.rows.public_columns import PublicColumns
-from dpsco.rows.readers.arrow import ParquetSource
+from dpsco.rows.readers.parquet import ParquetSource
 
 from .conftest import HERE, ISOLATED
 

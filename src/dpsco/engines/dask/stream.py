@@ -13,7 +13,7 @@ from dpsco.rows.file_stream import Labels, RowForm, open_source
 from dpsco.rows.layout import Layout
 from dpsco.rows.one_pass import whole
 from dpsco.rows.public_columns import PublicColumns
-from dpsco.rows.readers.arrow import ParquetSource
+from dpsco.rows.readers.parquet import ParquetSource
 from dpsco.rows.stream import Sample, Stream
 
 __all__ = ["ParquetRows", "ShardStream", "SpanBatch"]

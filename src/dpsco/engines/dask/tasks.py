@@ -23,7 +23,7 @@ from dpsco.parallel import one_blas_thread
 from dpsco.query import CHUNK_ROWS, Batch, Chunk, Query, chunk_multiple
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.file_stream import RowForm
-from dpsco.rows.readers.arrow import ParquetSource
+from dpsco.rows.readers.parquet import ParquetSource
 from dpsco.rows.rechunk import in_blocks, stacked
 
 __all__ = ["added", "answer", "load", "pick", "unit_of"]

@@ -1,11 +1,10 @@
-"""Parquet and Arrow IPC files, batch by batch, and Arrow columns as numbers or text."""
+"""Arrow IPC files, batch by batch, and Arrow columns as numbers or text. Parquet files are in parquet.py."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -16,31 +15,55 @@ from dpsco.errors import DataError
 from dpsco.query import Array
 from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, canonical_text, coded, id_message, id_text
 from dpsco.rows.readers.remote import RemoteFile
-from dpsco.rows.readers.source import Part, Table, TableSource, arrow, damaged, missing_columns
+from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
 
 __all__ = [
+    "BATCH_ROWS",
+    "AnyFile",
+    "ArrowFiles",
     "ArrowSource",
-    "ParquetSource",
     "arrow_cells",
     "arrow_days",
     "arrow_numbers",
     "arrow_real",
     "arrow_table",
     "arrow_text",
+    "check_columns",
+    "is_any_text",
 ]
 
 AnyFile = Path | RemoteFile
 
 BATCH_ROWS = 1 << 15
-_FOOTERS_AT_ONCE = 8
-_FEW_BYTES = 1 << 14
-MAPPED_BYTES = 128 << 20  # larger files are read piece by piece where their addresses alone might not fit
 
 _CUT = "is damaged or cut short: it cannot be read as {kind}. Copy it again from its source, or leave it out."
 _AWAY = "cannot be read as {kind}: it is damaged, or its store is out of reach."
 
 
-class _Files(TableSource):
+@dataclass(frozen=True)
+class BatchPart:
+    """Rows of a record batch (``CutPart``)."""
+
+    convert: Callable[[Any], Table]
+    batch: Any
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.batch.num_rows)
+
+    def cut(self, start: int, stop: int) -> BatchPart:
+        """Return rows ``start`` to ``stop``; no copy."""
+        return (
+            self if (start, stop) == (0, self.rows) else BatchPart(self.convert, self.batch.slice(start, stop - start))
+        )
+
+    def __call__(self) -> Table:
+        """Convert the rows."""
+        return self.convert(self.batch)
+
+
+class ArrowFiles(TableSource):
     """Files of one kind with the same columns, one after the other."""
 
     kind: str
@@ -51,13 +74,14 @@ class _Files(TableSource):
         self.names = tuple(schema.names)
         self.number_columns = tuple(field.name for field in schema if _is_number(field.type))
 
-    def parts(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Part]:
+    def parts(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[BatchPart]:
+        """Yield the rows in order, batch by batch."""
         wanted = list(dict.fromkeys((*numbers, *texts, *ids)))
         for path in self._paths:  # every file is looked at before the first row is used
-            _check_columns(path, self._schema(path), numbers, (*texts, *ids))
+            check_columns(path, self._schema(path), numbers, (*texts, *ids))
         for path in self._paths:
             for batch in self._guarded(path, self._batches(path, wanted)):
-                yield partial(self._converted, path, batch, numbers, texts, ids)
+                yield BatchPart(partial(self._converted, path, numbers=numbers, texts=texts, ids=ids), batch)
 
     def refuse_ids(self, name: str) -> None:
         """Raise ``DataError`` if the column ``name`` of a file cannot hold ids by its type."""
@@ -105,73 +129,7 @@ class _Files(TableSource):
         raise NotImplementedError
 
 
-class ParquetSource(_Files):
-    """Parquet: columns that are not wanted are not read; memory of a row group's wanted columns at most."""
-
-    kind = "Parquet"
-
-    def groups(self, numbers: Sequence[str], texts: Sequence[str]) -> list[tuple[AnyFile, tuple[int, ...]]]:
-        """Each file with the number of rows of each of its row groups; files without the wanted columns are refused."""
-
-        def look(path: AnyFile) -> tuple[AnyFile, tuple[int, ...]]:
-            with self._open(path) as file:
-                _check_columns(path, file.schema_arrow, numbers, texts)
-                found = file.metadata
-                return path, tuple(found.row_group(k).num_rows for k in range(found.num_row_groups))
-
-        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-            return list(pool.map(look, self._paths))
-
-    @classmethod
-    def read_groups(
-        cls, path: AnyFile, groups: Sequence[int], numbers: Sequence[str], texts: Sequence[str]
-    ) -> Iterator[Table]:
-        """Yield some row groups of one file, in order."""
-        wanted = list(dict.fromkeys((*numbers, *texts)))
-        for batch in cls._guarded(path, cls._batches(path, wanted, groups)):
-            yield cls._converted(path, batch, numbers, texts)
-
-    @classmethod
-    def _open(cls, path: AnyFile, coded: Sequence[str] = ()) -> Any:
-        """Open a file; the columns ``coded`` are read as codes of their distinct texts."""
-        pq = arrow("pyarrow.parquet")
-        try:
-            remote = isinstance(path, RemoteFile)
-            return pq.ParquetFile(
-                path.open() if isinstance(path, RemoteFile) else path,
-                memory_map=not isinstance(path, RemoteFile) and (path.stat().st_size <= MAPPED_BYTES or _much_room()),
-                pre_buffer=remote,  # one request for many columns, where a request is what costs
-                page_checksum_verification=True,  # where the file has them
-                read_dictionary=list(coded),
-            )
-        except (arrow("pyarrow").ArrowException, OSError):
-            cls._refuse(path)
-
-    @classmethod
-    def _schema(cls, path: AnyFile) -> Any:
-        with cls._open(path) as file:
-            return file.schema_arrow
-
-    @classmethod
-    def _batches(cls, path: AnyFile, wanted: list[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
-        """Yield batches, of some row groups in the calling thread, of all of them on all processors."""
-        with cls._open(path) as file:
-            coded = _with_few_texts(file, wanted)
-        with cls._open(path, coded) as file:
-            yield from file.iter_batches(
-                batch_size=BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=groups is None
-            )
-
-    def count(self) -> int:
-        """Return the number of rows."""
-        total = 0
-        for path in self._paths:
-            with self._open(path) as file:
-                total += int(file.metadata.num_rows)
-        return total
-
-
-class ArrowSource(_Files):
+class ArrowSource(ArrowFiles):
     """Arrow IPC, file or stream format (Feather version 2 is the former)."""
 
     kind = "Arrow IPC"
@@ -211,28 +169,6 @@ class ArrowSource(_Files):
         return sum(batch.num_rows for path in self._paths for batch in self._guarded(path, self._batches(path, [])))
 
 
-@cache
-def _much_room() -> bool:
-    """Return whether this process may use any number of addresses."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return False
-    return sys.maxsize > 1 << 32 and resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
-
-
-def _with_few_texts(file: Any, wanted: Sequence[str]) -> list[str]:
-    """Return the columns of text with few distinct cells where the file begins: as codes they are read faster."""
-    found, metadata = [], file.metadata
-    for place in range(metadata.num_columns if metadata.num_row_groups else 0):
-        column = metadata.row_group(0).column(place)
-        name, text = column.path_in_schema, column.physical_type == "BYTE_ARRAY"
-        if text and column.has_dictionary_page and name in wanted and _is_any_text(file.schema_arrow.field(name).type):
-            few = 0 <= column.data_page_offset - column.dictionary_page_offset <= _FEW_BYTES
-            found += [name] if few else []
-    return found
-
-
 def _as_bytes(column: Any) -> Any:
     """Return a column as bytes or whole numbers, so that only what makes it unreadable counts as damage.
 
@@ -251,7 +187,8 @@ def _as_bytes(column: Any) -> Any:
     return column.view(pa.binary(column.type.byte_width)) if pa.types.is_decimal(column.type) else column
 
 
-def _check_columns(path: AnyFile, schema: Any, numbers: Sequence[str], texts: Sequence[str]) -> None:
+def check_columns(path: AnyFile, schema: Any, numbers: Sequence[str], texts: Sequence[str]) -> None:
+    """Raise ``DataError`` if a file does not have the wanted columns once each, of types that can be read."""
     wanted = tuple(dict.fromkeys((*numbers, *texts)))
     missing_columns(path, wanted, schema.names)
     if twice := [name for name in wanted if list(schema.names).count(name) > 1]:
@@ -278,6 +215,8 @@ def arrow_numbers(column: Any) -> Array:
     pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
     if column.null_count == 0 and column.type in (pa.float32(), pa.float64()):
         return np.asarray(column.to_numpy(zero_copy_only=False))
+    if column.null_count == 0 and pa.types.is_integer(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False)).astype(np.float64)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if _is_text(column.type):
@@ -311,7 +250,7 @@ def arrow_cells(column: Any) -> list[Any]:
     if types.is_dictionary(whole.type):
         whole = whole.dictionary_decode()
     kind = whole.type
-    known = _is_number(kind) or _is_any_text(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+    known = _is_number(kind) or is_any_text(kind) or types.is_binary(kind) or types.is_large_binary(kind)
     return _texts(whole) if known else [None] * len(whole)
 
 
@@ -355,7 +294,10 @@ def arrow_text(column: Any, rule: Callable[[Any], str] = canonical_text) -> Code
         column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    codes = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)  # unsigned ones have no -1
+    codes = column.indices
+    if codes.null_count or codes.type != pa.int32():
+        codes = codes.cast(pa.int64()).fill_null(-1)  # unsigned ones have no -1
+    codes = codes.to_numpy(zero_copy_only=False)
     texts = column.dictionary
     if len(texts) > len(codes):  # most are of other rows
         used, codes = np.unique(codes, return_inverse=True)
@@ -366,7 +308,7 @@ def arrow_text(column: Any, rule: Callable[[Any], str] = canonical_text) -> Code
 def _texts(column: Any) -> list[Any]:
     """Return the cells of a column, None for text that is not UTF-8: it neither stops a run nor is printed."""
     pa = arrow("pyarrow")
-    if not _is_any_text(column.type):
+    if not is_any_text(column.type):
         return list(column.to_pylist())
     try:
         return list(column.to_pylist())
@@ -381,7 +323,8 @@ def _decoded(cell: bytes | None) -> str | None:
         return None
 
 
-def _is_any_text(kind: Any) -> bool:
+def is_any_text(kind: Any) -> bool:
+    """Return whether a type holds text."""
     types = arrow("pyarrow").types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 

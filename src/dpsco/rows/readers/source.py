@@ -14,6 +14,7 @@ from dpsco.rows.cells import Coded
 
 __all__ = [
     "COMPRESSED",
+    "CutPart",
     "MatrixSource",
     "Named",
     "Part",
@@ -31,6 +32,20 @@ COMPRESSED = (".gz", ".zst")
 Table = Mapping[str, Array | Coded]
 Part = Callable[[], Table]
 """Some rows that are read and not yet converted: the call converts them. Parts may be called in any thread."""
+
+
+class CutPart(Protocol):
+    """A part that knows its number of rows and can be cut without a copy."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+
+    def cut(self, start: int, stop: int) -> CutPart:
+        """Return rows ``start`` to ``stop``."""
+
+    def __call__(self) -> Table:
+        """Convert the rows."""
 
 
 class TableSource:
