@@ -147,3 +147,26 @@ def test_a_row_longer_than_a_block_stops_the_run_whatever_stands_before_it(befor
     monkeypatch.setattr(csv_parse, "BLOCK_BYTES", 100)
     with pytest.raises(DataError, match="longer than"):
         values(reader.CsvSource([path]))
+
+
+@pytest.mark.parametrize("first", ["c", 'c"c', '"c""c"', '"c\nc"', '"c"c"'])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("length", [97, 100, 101, 130, 160, 199])
+def test_whether_a_row_is_too_long_depends_on_that_row_alone(
+    length: int, end: str, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other rows decide where blocks of 100 bytes end, and whether quotes are clean."""
+    monkeypatch.setattr(reader, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(csv_parse, "BLOCK_BYTES", 100)
+    path, fates = tmp_path / "rows.csv", []
+    long = f"2,{'b' * (length - 2 - len(end))}"
+    quoted = f'2,"{"b," * ((length - 4 - len(end)) // 2)}{"b" * (length % 2 != len(end) % 2)}"'
+    for row in (long, quoted):
+        assert len(row + end) == length
+        for before in (0, 1, 30, 57, 80, 93):
+            path.write_text(end.join(["x,t", f"1,{first}", f"1,{'a' * before}", row, *["3,c"] * 50, ""]), newline="")
+            try:
+                fates.append(f"read {values(reader.CsvSource([path]))[2]}")
+            except DataError as error:
+                fates.append("stopped" if "longer than" in str(error) else "damaged")
+    assert set(fates) == {"stopped" if length > 100 else "read 2.0"}

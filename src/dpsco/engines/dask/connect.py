@@ -20,6 +20,8 @@ _QUIET = {
     # Dask has workers give memory back at once; a shard is as large as the last, and taking it anew is half the time.
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 128 << 20,
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 32 << 20,
+    # Dask's profiler walks the stacks of all threads a hundred times per second, for a dashboard that is not there.
+    "distributed.worker.profile.enabled": False,
     # A worker that died starts anew. On a busy machine that takes longer than the 15 s after which Dask gives it up.
     "distributed.deploy.lost-worker-timeout": "300s",
 }

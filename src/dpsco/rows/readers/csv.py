@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 from dpsco.errors import DataError, InvalidArgument
 from dpsco.parallel import available_threads, in_order
 from dpsco.rows.readers.arrow import arrow_table
-from dpsco.rows.readers.csv_blocks import LongRow, WholeRows
+from dpsco.rows.readers.csv_blocks import WholeRows
 from dpsco.rows.readers.csv_parse import BLOCK_BYTES, CsvForm, LinesOfBlanks, silent
-from dpsco.rows.readers.csv_quotes import LineEnd, OpenQuotes
+from dpsco.rows.readers.csv_quotes import LineEnd, LongRow, OpenQuotes
 from dpsco.rows.readers.source import (
     Part,
     Table,
@@ -127,9 +127,8 @@ class CsvSource(TableSource):
                             yield partial(_parsed, path, form, text, first)
                             first = 1
                     if rows.rest or end == b"\r":
-                        lines = _WholeLineEnds(
-                            _Behind(rows.rest, raw), OpenQuotes(self._delimiter, end), b"" if rows.begun else end
-                        )
+                        quotes = OpenQuotes(self._delimiter, end, BLOCK_BYTES)
+                        lines = _WholeLineEnds(_Behind(rows.rest, raw), quotes, b"" if rows.begun else end)
                         yield from self._serial(lines, form, first + (not rows.begun))
             except LongRow:
                 damaged(path, _LONG)

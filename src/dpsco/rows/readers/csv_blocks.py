@@ -12,13 +12,9 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from dpsco.rows.readers.csv_quotes import clean_rows
+from dpsco.rows.readers.csv_quotes import LongRow, clean_rows
 
-__all__ = ["LongRow", "WholeRows"]
-
-
-class LongRow(OSError):
-    """A row is longer than a block."""
+__all__ = ["WholeRows"]
 
 
 class WholeRows:

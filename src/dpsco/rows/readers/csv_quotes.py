@@ -21,10 +21,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LineEnd", "OpenQuotes", "blank_of", "clean_rows"]
+__all__ = ["LineEnd", "LongRow", "OpenQuotes", "blank_of", "clean_rows"]
 
 LineEnd = Literal[b"\n", b"\r"]
 _QUOTE, _LF, _CR = b'"\n\r'
+
+
+class LongRow(OSError):
+    """A row is longer than a block."""
 
 
 def blank_of(delimiter: str) -> bytes:
@@ -64,12 +68,12 @@ def _blanked(text: bytes, cut: int, quotes: NDArray[np.int64], end: LineEnd, bla
     if text.find(other, 0, cut) < 0:
         return text
     letters = np.frombuffer(text, dtype=np.uint8)
-    lone = np.flatnonzero(letters[:cut] == other[0])
+    found = letters[:cut] == other[0]
     if end == b"\n":
-        lone = lone[letters[lone + 1] != _LF]  # the last letter before the cut is an LF
-    if not len(lone):
+        found[:-1] &= letters[1:cut] != _LF  # the last letter before the cut is an LF
+    if not found.any():
         return text
-    letters = letters.copy()
+    lone, letters = np.flatnonzero(found), letters.copy()
     letters[lone[np.searchsorted(quotes, lone) % 2 == 0]] = blank[0]
     return letters.tobytes()
 
@@ -94,13 +98,17 @@ class OpenQuotes:
         Separator of the cells.
     end : bytes
         What ends a line: LF (also behind a CR), or CR.
+    longest : int, optional
+        Bytes of the longest row, with its line end.
 
+    Guarantee: whether a row is too long depends on its own bytes, and not on where blocks end.
     Cost: nothing for blocks without a quote, a count where all quotes are clean, else a regular expression over the
     block.
     """
 
-    def __init__(self, delimiter: str, end: LineEnd = b"\n") -> None:
+    def __init__(self, delimiter: str, end: LineEnd = b"\n", longest: int | None = None) -> None:
         self._delimiter, self._end, self._blank = delimiter, end, blank_of(delimiter)
+        self._longest, self._open = longest, 0
         ends = b"[" + re.escape(delimiter.encode()) + end + b"]"
         self._cell = re.compile(ends + rb"\"([^\"]*+(?:\"\"[^\"]*+)*+)(?:(\")|\Z)")
         self._cell_end = re.compile(ends + rb"|\r\n" if end == b"\n" else ends)
@@ -111,17 +119,19 @@ class OpenQuotes:
     def mended(self, block: bytes) -> bytes:
         """Return the next bytes of the file with blanks for other line ends outside of quotes.
 
-        Raises ``OSError`` if the bytes end a cell of several lines in another cell. A block ends between CR and LF only
-        at the end of the file.
+        Raises ``OSError`` if the bytes end a cell of several lines in another cell, ``LongRow`` if a row is too long. A
+        block ends between CR and LF only at the end of the file.
         """
         text, start = self._kept + block, len(self._kept)
         if b'"' not in text:
             text = text[:start] + self._other.sub(self._blank, block)
             self._kept = text[-1:]
+            self._measure(np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == self._end[0]), len(block))
             return text[start:]
         other = np.array([found.start() for found in self._other.finditer(text)], dtype=np.int64)
         first = 0 if len(other) else max(0, clean_rows(text, self._delimiter, self._end)[0] - 1)
         spans = self._quoted(text, first)
+        self._measure(self._row_ends(text, start, first, spans) - start, len(block))
         if len(other):
             place = np.searchsorted(spans[:, 0], other, side="right")
             inside = other < np.append(0, spans[:, 1])[place]
@@ -139,6 +149,23 @@ class OpenQuotes:
         found = self._cell.match(self._kept)
         if found is not None and not found[2]:
             raise OSError("A quoted cell does not end.")
+
+    def _row_ends(self, text: bytes, start: int, first: int, spans: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the line ends from ``start`` on that end a row; quotes before ``first`` are clean."""
+        letters = np.frombuffer(text, dtype=np.uint8)
+        ends = start + np.flatnonzero(letters[start:] == self._end[0])
+        quotes = np.flatnonzero(letters[:first] == _QUOTE)
+        clean = np.searchsorted(quotes, ends) % 2 == 0
+        place = np.searchsorted(spans[:, 0], ends)  # the letter before a quoted cell may end a row
+        outside = ends >= np.append(0, spans[:, 1])[place]
+        return ends[np.where(ends < first, clean, outside)]
+
+    def _measure(self, ends: NDArray[np.int64], size: int) -> None:
+        """Raise ``LongRow`` if a row is too long that ends at one of the places, or that goes on behind the block."""
+        edges = np.concatenate([[-1 - self._open], ends, [size - 1]])
+        if self._longest is not None and np.any(np.diff(edges) > self._longest):
+            raise LongRow
+        self._open = int(size - 1 - edges[-2])
 
     def _quoted(self, text: bytes, first: int) -> NDArray[np.int64]:
         """Return where quoted cells begin, with the letter before, and where they end."""
