@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import dpsco.torch
+from dpsco.clipping.torch.terms import Table
 from dpsco.query import Batch, Query
 
 ROWS = 12
@@ -240,6 +241,35 @@ def test_float32_models_agree_to_float32(name: str) -> None:
         total = ghost.answer(query, Batch(step, [(rows, labels)])).total
         assert np.linalg.norm(total - expected) <= 1e-5 * np.linalg.norm(expected)
         model.float()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_words_that_repeat_are_added_up_row_by_row(dtype: torch.dtype) -> None:
+    """20 places of 4 words, the padding word among them: every word comes several times, one row has a single word."""
+    torch.manual_seed(3)
+    table = nn.Embedding(4, 3, padding_idx=2)
+    model = nn.Sequential(table, nn.Tanh(), nn.Flatten(), nn.Linear(60, 3)).to(dtype)
+    rng = np.random.default_rng(4)
+    rows, labels = rng.integers(0, 4, (ROWS, 20)), rng.integers(0, 3, ROWS)
+    rows[1] = 3
+    oracle, options = dpsco.torch.oracle(model, cross_entropy, inputs=torch.int64), {"inputs": torch.int64}
+    assert "0.weight: ghost" in oracle.describe(20)
+    query = question(oracle.start, 7, 0.9)
+    expected = by_hand(model.double(), query, rows, labels, options)
+    total = oracle.answer(query, Batch(7, [(rows, labels)])).total
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-5
+    assert np.linalg.norm(total - expected) <= tolerance * np.linalg.norm(expected)
+
+
+def test_the_sum_at_a_word_does_not_depend_on_the_words_of_other_rows() -> None:
+    rng = np.random.default_rng(0)
+    index, d = torch.from_numpy(rng.integers(0, 3, (70, 9))), torch.from_numpy(rng.normal(size=(70, 9, 5)))
+    together = Table.of(index, d.float()).d
+    for row in range(70):
+        alone = Table.of(index[row : row + 1], d[row : row + 1].float()).d
+        assert torch.equal(alone[0], together[row])
+        first = [index[row].tolist().index(word) for word in index[row].unique()]
+        assert set(alone[0].abs().sum(1).nonzero().flatten().tolist()) == set(first)
 
 
 def test_a_loss_of_one_number_is_asked_row_by_row() -> None:

@@ -107,22 +107,22 @@ def embedding(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Ten
     signals = [t.reshape(len(t), index[0].shape[1], -1) for t in g]
     moved = [j for j in range(1, len(weights)) if not same(a[j], a[0])]
     places = torch.cat([index[j] for j in (0, *moved)], 1) if moved else index[0]
-
-    def vectors(part: slice) -> Tensor:
-        first, others = weights[0] * signals[0][part], []
+    d = signals[0].new_empty((*places.shape, signals[0].shape[2]))
+    for k in range(0, len(d), SLICE_ROWS):  # a slice fits into the cache
+        part = slice(k, k + SLICE_ROWS)
+        parts = d[part].split(index[0].shape[1], 1)
+        first, others = torch.mul(signals[0][part], weights[0], out=parts[0]), iter(parts[1:])
         for j in range(1, len(weights)):
+            if j not in moved:
+                first.add_(signals[j][part], alpha=weights[j])
+                continue
             back = weights[j] * signals[j][part]
-            if j in moved:  # other indices: signals are added where the index is the same
-                alike = (index[j][part] == index[0][part])[..., None]
-                others.append(torch.where(alike, 0.0, back))
-                back = torch.where(alike, back, 0.0)
-            first += back
-        found = torch.cat([first, *others], 1) if moved else first
+            alike = (index[j][part] == index[0][part])[..., None]  # signals are added where the index is the same
+            first += torch.where(alike, back, 0.0)
+            next(others).copy_(torch.where(alike, 0.0, back))
         if layer.padding_idx is not None:
-            found.masked_fill_((places[part] == layer.padding_idx)[..., None], 0.0)
-        return found
-
-    return {"weight": Table.of(places, vectors, signals[0])}
+            d[part].masked_fill_((places[part] == layer.padding_idx)[..., None], 0.0)
+    return {"weight": Table.of(places, d)}
 
 
 def normalisation(layer: Any, weights: Sequence[float], a: list[Tensor], g: list[Tensor]) -> dict[str, Term]:

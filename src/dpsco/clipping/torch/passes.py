@@ -78,7 +78,7 @@ def capture(
         if output._base is not None:  # a later layer working in place on a view would remove the hook
             output = output.clone()
         if not output.requires_grad:  # the first layer of a path: make its output differentiable
-            output += tap.to(output.dtype)
+            output = _Differentiable.apply(output, tap)
         # A hook on the tensor receives the derivative of this value, even if a later layer works in place.
         output.register_hook(lambda signal: found.signals.__setitem__(name, first(signal)))
         return output
@@ -110,6 +110,20 @@ def capture(
     for name in shapes.keys() - found.signals.keys():  # a layer whose output does not reach the loss
         found.signals[name] = torch.zeros(shapes[name], dtype=losses.dtype, device=rows.device)
     return found
+
+
+class _Differentiable(torch.autograd.Function):  # type: ignore[misc]
+    """The same tensor, as a result of ``tap``: later layers may work on it in place, and nothing is computed."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, tap: Tensor) -> Tensor:
+        ctx.mark_dirty(output)
+        ctx.save_for_backward(tap)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, signal: Tensor) -> tuple[None, Tensor]:
+        return None, torch.zeros_like(ctx.saved_tensors[0])
 
 
 _PROJECTIONS = {nn.MultiheadAttention: "in_proj_weight", nn.modules.linear.NonDynamicallyQuantizableLinear: "weight"}
