@@ -1,9 +1,11 @@
 """Rivals of ``plan_network``, tuned: DP-FTRL and DP-SGD of three libraries. ``python -m benchmarks networks --rivals``.
 
-Every rival has the same budget of runs: eight settings (two numbers of rounds, two step sizes each, steps constant or
-falling linearly to 0), one run each on 5/6 of the training rows. The best on the other sixth is trained on all rows
-with every key. On private data that search would have to be paid for; here it is free. Runs take place in processes of
-their own (``peers/network_task.py``), those of other libraries in environments of their own.
+Every rival is tuned by the same search with the same budget, at most RUNS runs on 5/6 of the training rows. From a
+first guess, with steps constant and falling linearly to 0, it tries half and twice the step size and the rounds of the
+best so far, and its other kind of steps, until the best has all of these neighbours (it is bracketed) or the budget is
+spent. The best on the other sixth is trained on all rows with every key. On private data that search would have to be
+paid for; here it is free. Runs take place in processes of their own (``peers/network_task.py``), those of other
+libraries in environments of their own, made under build/peers. A rival that cannot be installed is left out.
 
     DP-FTRL               dpsco, square-root Toeplitz noise, one pass
     DP-FTRL, jax_privacy  buffered Toeplitz noise made for one pass or for five
@@ -14,12 +16,11 @@ their own (``peers/network_task.py``), those of other libraries in environments 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from benchmarks.speed_peers import HERE, TORCH, environment
 
 Rows = tuple[np.ndarray, np.ndarray]
 Settings = dict[str, Any]
+Place = tuple[int, int, bool]
+"""Doublings of the step size, doublings of the rounds, whether steps fall."""
+RUNS = 14
 JAX_PRIVACY = ["jax_privacy", "jax", "optax"]
 
 
@@ -44,38 +48,37 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Rival:
-    """Its script, what its environment needs beside NumPy, and its settings: (rounds, step sizes), for 60,000 rows."""
+    """Its script, what its environment needs beside NumPy, and where its search begins, for 60,000 rows."""
 
     name: str
     script: str
     packages: tuple[str, ...]
     passes: int
-    tried: tuple[tuple[int, tuple[float, ...]], ...]
+    rounds: int = 0
+    step_size: float = 0.0
     method: str = ""
 
-    def settings(self, n: int) -> list[Settings]:
-        """Return the settings; rounds grow with sqrt(n)."""
-        return [
-            {"passes": self.passes, "method": self.method, "rounds": rounds, "step_size": step, "decay": decay}
-            for T, steps in self.tried
-            for step, decay in itertools.product(steps, (False, True))
-            for rounds in [self.passes * max(1, round(T / self.passes * math.sqrt(n / 60_000)))]
-        ]
+    def settings(self, place: Place, n: int) -> Settings:
+        """Return the setting at a place of the grid; rounds grow with sqrt(n)."""
+        longer, more, decay = place
+        per_pass = max(1, round(2.0**more * self.rounds / self.passes * math.sqrt(n / 60_000)))
+        step = {"step_size": 2.0**longer * self.step_size, "decay": decay}
+        return {"passes": self.passes, "method": self.method, "rounds": self.passes * per_pass, **step}
 
 
 RIVALS = (
-    Rival("DP-FTRL", "dpsco_network", (), 1, ((120, (0.4, 0.8)), (240, (0.4, 0.8))), "dp-ftrl"),
-    Rival("DP-FTRL, jax_privacy", "jax_privacy_network", tuple(JAX_PRIVACY), 1, ((120, (0.4, 0.8)), (240, (0.4, 0.8)))),
-    Rival("DP-SGD", "dpsco_network", (), 1, ((30, (0.4, 0.8)), (60, (0.2, 0.4))), "dp-sgd"),
-    Rival("DP-SGD, Opacus", "opacus_network", tuple(TORCH), 1, ((120, (0.25, 0.5)), (240, (0.12, 0.25)))),
-    Rival("DP-FTRL, jax_privacy", "jax_privacy_network", tuple(JAX_PRIVACY), 5, ((300, (0.4, 0.8)), (600, (0.2, 0.4)))),
-    Rival("DP-SGD, Opacus", "opacus_network", tuple(TORCH), 5, ((300, (0.25, 0.5)), (600, (0.12, 0.25)))),
+    Rival("DP-FTRL", "dpsco_network", (), 1, 240, 0.8, "dp-ftrl"),
+    Rival("DP-FTRL, jax_privacy", "jax_privacy_network", tuple(JAX_PRIVACY), 1, 240, 0.8),
+    Rival("DP-SGD", "dpsco_network", (), 1, 60, 0.4, "dp-sgd"),
+    Rival("DP-SGD, Opacus", "opacus_network", tuple(TORCH), 1, 120, 0.25),
+    Rival("DP-FTRL, jax_privacy", "jax_privacy_network", tuple(JAX_PRIVACY), 5, 300, 0.4),
+    Rival("DP-SGD, Opacus", "opacus_network", tuple(TORCH), 5, 300, 0.25),
 )
 
 
 PLANNED = (
-    Rival("plan_network", "dpsco_network", (), 1, (), "plan_network"),
-    Rival("plan_network", "dpsco_network_jax", (), 1, (), "plan_network"),
+    Rival("plan_network", "dpsco_network", (), 1, method="plan_network"),
+    Rival("plan_network", "dpsco_network_jax", (), 1, method="plan_network"),
 )
 
 
@@ -86,18 +89,46 @@ def run(
     return _outcomes(rival, rows, check, [{"method": rival.method, **facts, "key": key} for key in keys], folder)
 
 
-def best_setting(rival: Rival, train: Rows, facts: Settings, folder: Path) -> tuple[Settings, str]:
-    """Return the setting that is best on held-out training rows, and words on all of them."""
+def best_setting(rival: Rival, train: Rows, facts: Settings, folder: Path, budget: int = RUNS) -> tuple[Settings, str]:
+    """Return the setting that is best on held-out training rows, and words on the search; {} and why if none ran."""
     order, part = np.random.default_rng(1).permutation(len(train[1])), len(train[1]) * 5 // 6
     first, held = ((train[0][rows], train[1][rows]) for rows in (order[:part], order[part:]))
-    settings = rival.settings(len(train[1]))
-    found = _outcomes(rival, first, held, [{**facts, **each, "key": 100} for each in settings], folder)
+
+    def accuracies(places: list[Place]) -> list[float] | str:
+        tasks = [{**facts, **rival.settings(place, len(train[1])), "key": 100} for place in places]
+        found = _outcomes(rival, first, held, tasks, folder)
+        return found if isinstance(found, str) else [each.accuracy for each in found]
+
+    found, open_ends = search(accuracies, budget)
     if isinstance(found, str):
         return {}, found
-    accuracies = [each.accuracy for each in found]
-    best = settings[int(np.argmax(accuracies))]
-    held_out = " ".join(f"{accuracy:.1%}" for accuracy in accuracies)
-    return best, f"step size {best['step_size']:g}, {'falling' if best['decay'] else 'constant'}; held out: {held_out}"
+    best = max(found, key=found.__getitem__)
+    setting = rival.settings(best, len(train[1]))
+    state = f"neighbours left to try: {len(open_ends)}" if open_ends else "bracketed"
+    kind = "falling" if setting["decay"] else "constant"
+    return (
+        setting,
+        f"step size {setting['step_size']:g}, {kind}; {state} in {len(found)} runs, held out {found[best]:.1%}",
+    )
+
+
+def search(
+    accuracies: Callable[[list[Place]], list[float] | str], budget: int
+) -> tuple[dict[Place, float] | str, list[Place]]:
+    """Return the accuracy of every place tried, and the neighbours of the best that the budget left out."""
+    found: dict[Place, float] = {}
+    following: list[Place] = [(0, 0, False), (0, 0, True)]
+    while following and len(found) < budget:
+        following = following[: budget - len(found)]
+        came = accuracies(following)
+        if isinstance(came, str):
+            return came, []
+        found.update(zip(following, came, strict=True))
+        longer, more, decay = max(found, key=found.__getitem__)
+        around = [(longer + 1, more, decay), (longer - 1, more, decay), (longer, more + 1, decay)]
+        around += [(longer, more - 1, decay), (longer, more, not decay)]
+        following = [place for place in around if place not in found]
+    return found, following
 
 
 def _outcomes(rival: Rival, rows: Rows, check: Rows, tasks: list[Settings], folder: Path) -> list[Outcome] | str:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.network_rivals import PLANNED, RIVALS, Outcome, Rows, best_setting, run
+from benchmarks.network_rivals import PLANNED, RIVALS, RUNS, Outcome, Rows, best_setting, run
 
 MARKS = {("mlp", 1.0): 0.904, ("mlp", 3.0): 0.920, ("cnn", 3.0): 0.925}
 NETWORKS = ("mlp", "cnn", "jax")
@@ -62,6 +62,7 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=(1.0, 3.0))
     parser.add_argument("--rivals", nargs="?", const="", help="tune and train DP-FTRL and DP-SGD too: all, or some")
     parser.add_argument("--passes", type=int, nargs="+", default=(1, 5), help="of rivals")
+    parser.add_argument("--runs", type=int, default=RUNS, help="most runs of the search for the setting of a rival")
     options = parser.parse_args()
     if options.file is not None and not Path(options.file).is_file():
         parser.exit(0, f"Skipped: there is no file {options.file}.\n")
@@ -78,7 +79,7 @@ def main() -> None:
                     print(f"    mark {'reached' if ours >= mark else 'missed'}", flush=True)
                 for rival in RIVALS if options.rivals is not None and name != "jax" else ():
                     if options.rivals in f"{rival.name}, {rival.script}" and rival.passes in options.passes:
-                        best, words = best_setting(rival, train, facts, Path(folder))
+                        best, words = best_setting(rival, train, facts, Path(folder), options.runs)
                         found = words  # why it cannot run
                         if best:
                             found = run(rival, train, test, facts | best, range(options.keys), Path(folder))
