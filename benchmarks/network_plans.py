@@ -51,14 +51,14 @@ def table(n: int) -> tuple[Rows, Rows]:
     return (X[:n], y[:n]), (X[n:], y[n:])
 
 
-def text(n: int) -> tuple[Rows, Rows]:
+def text(n: int, words: int = 500, length: int = 20, own_share: float = 0.3) -> tuple[Rows, Rows]:
     """20 words of 500; each of four subjects prefers some words."""
     rng = np.random.default_rng(3)
-    usual = rng.dirichlet(np.ones(500) / 2)
+    usual = rng.dirichlet(np.ones(words) / 2)
     y = rng.integers(0, 4, n + 4_000)
-    own = [rng.dirichlet(np.ones(500) / 10) for _ in range(4)]
-    words = [rng.choice(500, size=(len(y), 20), p=0.7 * usual + 0.3 * each) for each in own]
-    X = np.choose(y[:, None], words)
+    own = [rng.dirichlet(np.ones(words) / 10) for _ in range(4)]
+    drawn = [rng.choice(words, size=(len(y), length), p=(1 - own_share) * usual + own_share * each) for each in own]
+    X = np.choose(y[:, None], drawn)
     return (X[:n], y[:n]), (X[n:], y[n:])
 
 
@@ -102,15 +102,31 @@ def convolutions(side: int, first: int) -> Callable[[], Any]:
     return make
 
 
-def embedding(deviation: float) -> Callable[[], Any]:
-    """The mean of the embeddings of 20 words, and a linear layer; initial embeddings of a standard deviation."""
+def embedding(deviation: float, *hidden: int, words: int = 500, width: int = 16, length: int = 20) -> Callable[[], Any]:
+    """The mean of the embeddings of a text, and linear layers; initial embeddings of a standard deviation."""
+
+    def make() -> Any:
+        from torch import nn
+
+        table = nn.Embedding(words, width)
+        nn.init.normal_(table.weight, std=deviation)
+        return nn.Sequential(table, nn.AvgPool2d((length, 1)), *perceptron(width, *hidden, 4)())
+
+    return make
+
+
+def windows(deviation: float) -> Callable[[], Any]:
+    """Embeddings, a convolution over three words, the mean and a linear layer."""
 
     def make() -> Any:
         from torch import nn
 
         table = nn.Embedding(500, 16)
         nn.init.normal_(table.weight, std=deviation)
-        return nn.Sequential(table, nn.AvgPool2d((20, 1)), nn.Flatten(), nn.Linear(16, 4))
+        over = nn.Conv2d(1, 16, (3, 16))
+        return nn.Sequential(
+            table, nn.Unflatten(1, (1, 20)), over, nn.ReLU(), nn.AvgPool2d((18, 1)), nn.Flatten(), nn.Linear(16, 4)
+        )
 
     return make
 
@@ -142,6 +158,14 @@ def problems(mnist: str | None) -> dict[str, Made]:
         "few rows, pictures, convolutions": (convolutions(8, 8), *pictures(3_000)),
         "text, embedding": (embedding(1.0), *text(20_000)),
         "text, short embedding": (embedding(0.1), *text(20_000)),
+        "text, shortest embedding": (embedding(0.02), *text(20_000)),
+        "text, short embedding, 2 layers": (embedding(0.1, 32), *text(20_000)),
+        "text, short embedding, windows": (windows(0.1), *text(20_000)),
+        "few rows, text, short embedding": (embedding(0.1), *text(3_000)),
+        "long text, short embedding": (
+            embedding(0.1, words=2_000, width=32, length=80),
+            *text(20_000, words=2_000, length=80, own_share=0.15),
+        ),
         "text, encoder": (encoder(1.0), *text(20_000)),
         "text, encoder, short embedding": (encoder(0.1), *text(20_000)),
     }
@@ -167,13 +191,17 @@ def accuracy(problem: Made, plan: dpsco.Plan, key: int) -> float:
 
 def line(name: str, problem: Made, epsilon: float, keys: int, times: float, noises: tuple[float, ...]) -> None:
     """Print the accuracies of one problem at one epsilon."""
-    make, (_, labels), _ = problem
-    start = [part.detach().numpy() for part in make().parameters()]
+    import torch
+
+    make, (rows, labels), _ = problem
+    torch.manual_seed(0)
+    oracle = dpsco.torch.oracle(make(), torch.nn.functional.cross_entropy, input_shape=rows.shape[1:])
     facts: dict[str, Any] = {
-        "size": sum(part.size for part in start),
+        "size": oracle.size,
         "n": len(labels),
         "budget": dpsco.Budget(epsilon, 1e-5),
-        "start": start,
+        "start": oracle.tensors,
+        "outputs": oracle.output_change(rows[0].size),
     }
     chosen = dpsco.plan_network(**facts)
     if times != 1.0:

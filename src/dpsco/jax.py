@@ -20,7 +20,7 @@ from dpsco.clipping.class_labels import ClassLabels
 from dpsco.errors import ExtraMissing, InvalidArgument, positive_integer
 from dpsco.planning.plan import Plan
 from dpsco.rows.shaped import declared_shape
-from dpsco.run.network_fit import TrainOptions, fit_network, rows_of
+from dpsco.run.network_fit import TrainOptions, check_classes_declared, fit_network, rows_of
 from dpsco.run.result import Result
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def fit(
         As in ``dpsco.torch.fit``.
     classes : int, optional
         Number of classes of the labels. It is compared with the outputs of ``apply`` before a row is read, and rows
-        with other labels count as zero. (Without it JAX takes the nearest class for a label that is out of range.)
+        with other labels count as zero. Chunks need it, if the loss takes whole numbers as labels. For arrays it is
+        then the number of outputs. (Otherwise JAX takes the nearest class for a label that is out of range.)
     **options
         ``key``, ``checkpoint``, ``resume``, ``account``, ``progress``, ``on_round``, ``diagnostics`` of ``train``.
 
@@ -104,9 +105,17 @@ def fit(
     made = _oracle(of_row, params, MEMORY, ghost=True, classes=classes)
     width = math.prod(shape)
     kind = made.row_type(width)
+    count = made.outputs(apply, shape)
     if classes is not None:
-        ClassLabels(made.outputs(apply, shape)).compare(classes)
-    result = fit_network(made, rows_of(data, shape, kind), epsilon=epsilon, delta=delta, n=n, plan=plan, **options)
+        if count is None:
+            raise InvalidArgument("Expected apply to return one array (rows, classes). Leave classes out otherwise.")
+        ClassLabels(count).compare(classes)
+    elif made.takes_whole_labels(width) and count is not None and count > 1:
+        check_classes_declared(data)
+        made = _oracle(of_row, params, MEMORY, ghost=True, classes=count)
+    outputs = made.output_change(apply, shape) if plan is None else None
+    rows = rows_of(data, shape, kind)
+    result = fit_network(made, rows, epsilon=epsilon, delta=delta, n=n, plan=plan, outputs=outputs, **options)
     return made.weights(result.model), result
 
 

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from dpsco.errors import ExtraMissing, InvalidArgument
 from dpsco.planning.plan import Plan
 from dpsco.rows.shaped import declared_shape
-from dpsco.run.network_fit import TrainOptions, fit_network, rows_of
+from dpsco.run.network_fit import TrainOptions, check_classes_declared, fit_network, rows_of
 from dpsco.run.result import Result
 
 try:
@@ -61,7 +61,8 @@ def fit(
     plan : Plan, optional
         In place of epsilon, delta and n; ``plan_network(size, n, budget)`` unless given.
     classes : int, optional
-        Number of classes of the labels. It is compared with the outputs of the model before a row is read.
+        Number of classes of the labels. It is compared with the outputs of the model before a row is read. A loader
+        needs it, if the loss takes classes: its labels are not seen before they are spent.
     input_shape : tuple of int, optional
         Shape of one row; that of the array X (or of a ``TensorDataset``) unless given. A loader needs it.
     **options
@@ -101,6 +102,8 @@ def fit(
     >>> result.report.epsilon, result.plan.rounds
     (3.0, 20)
     """
+    if not callable(loss):
+        raise InvalidArgument("Expected loss to be a function of (outputs, labels).")
     loader = data if isinstance(data, DataLoader) else None
     if isinstance(data, tuple) and len(data) == 2:
         data = array_of(data[0]), array_of(data[1])
@@ -108,13 +111,16 @@ def fit(
     shape = declared_shape(loader_array(loader) if loader is not None else first, input_shape)
     made = oracle(model, loss, input_shape=shape)
     width = math.prod(shape)
+    rule = made.label_rule(width)
     if classes is not None:
-        rule = made.label_rule(width)
         if rule is None:
             raise InvalidArgument("This loss takes labels of any value: leave classes out.")
         rule.compare(classes)
+    elif rule is not None:
+        check_classes_declared(data)
     kind = made.row_type(width)
     rows = rows_of(data if loader is None else loader_chunks(loader, shape, kind), shape, kind)
-    result = fit_network(made, rows, epsilon=epsilon, delta=delta, n=n, plan=plan, **options)
+    outputs = made.output_change(width) if plan is None else None
+    result = fit_network(made, rows, epsilon=epsilon, delta=delta, n=n, plan=plan, outputs=outputs, **options)
     made.load_into(model, result.model)
     return result

@@ -42,6 +42,17 @@ def test_the_noise_is_half_as_long_as_the_weights_tensor_by_tensor_in_the_mean()
     assert zeros == plan_network(450, 20_000, Budget(1.0, 1e-5))
 
 
+@pytest.mark.parametrize(
+    ("n", "slope", "noise"), [(20_000, 0.5, 0.2), (20_000, 2.0, 0.08), (20_000, 0.01, 0.64), (1_250, 0.5, 0.4)]
+)
+def test_words_are_given_the_noise_that_moves_the_outputs_by_a_tenth(n, slope, noise) -> None:
+    """Between 0.08 and 0.64, doubled at a sixteenth of 20,000 rows; bisection stops at 5 %."""
+    plan = plan_network(100, n, Budget(1.0, 1e-5), outputs=lambda deviation: slope * deviation)
+    assert model_noise(plan) == pytest.approx(noise, rel=0.05)
+    longer = plan_network(100, n, Budget(1.0, 1e-5), start=np.full(100, 2.0), outputs=lambda deviation: deviation)
+    assert model_noise(longer) == pytest.approx(max(1.0, 20_000 / n) ** 0.25)
+
+
 def test_large_budgets_reach_the_longest_step() -> None:
     assert plan_network(100, 30_000, Budget(20.0, 1e-5)).method.step_size == pytest.approx(1.0)
     assert plan_network(100, 30_000, Budget(20.0, 1e-5), clip=4.0).method.step_size == pytest.approx(0.25)

@@ -17,13 +17,18 @@ data has to be paid for like any other run.
              more (torch's embeddings begin at 1). Here 1 / r^2 is the mean over weights of 1 / R^2, R the root mean
              square of the tensor of initial weights that a weight belongs to. So the noise is half as long as the
              weights, tensor by tensor in the mean: behind a table of long embeddings, attention has short weights.
+    words    for rows of words the outputs decide too: the noise is raised, to 0.64 at most, until it moves the outputs
+             of the initial model on random words by 0.1, the shift that all rows share left out. A mean over words
+             averages the noise of their embeddings, so a model of short embeddings learns nothing from steps that
+             suit other networks, and an encoder needs short ones. The factor for few rows is then
+             (20,000 / n)^(1/4), on whichever of 0.08, r / 2 and that noise is the largest.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,6 +48,8 @@ NOISE = 0.08
 SHARE = 0.5
 """The same as a share of the initial weights' length r, where that is more."""
 FEW_ROWS = 20_000
+MOST_NOISE, OUTPUT_CHANGE = 8 * NOISE, 0.1
+"""Noise that rows of words are given at most, and how far it may move the outputs."""
 MOST_STEP = 1.0
 """Largest step size times clip."""
 STEP_WITHOUT_CLIP = 0.05
@@ -54,6 +61,7 @@ def plan_network(
     budget: Budget,
     *,
     start: ArrayLike | Sequence[ArrayLike] | None = None,
+    outputs: Callable[[float], float] | None = None,
     step_size: float | None = None,
     clip: float = 1.0,
     rounds: int | None = None,
@@ -72,6 +80,9 @@ def plan_network(
         The guarantee.
     start : list of arrays, or one array, optional
         Initial parameters, which are public: longer ones lengthen the steps. ``oracle.tensors`` lists them.
+    outputs : callable, optional
+        How far noise of a standard deviation on each weight moves the outputs: ``oracle.output_change(width)``, a
+        public number. It is known for rows of words only.
     step_size : float, optional
         Mean step size; by rule unless given.
     clip : float
@@ -104,13 +115,29 @@ def plan_network(
     )
     plan = Plan(problem=Problem(loss, Everything(), dimension=size), n=n, budget=budget, method=method, rule="network")
     if step_size is None:
-        step_size = min(1.0, NOISE / max(model_noise(plan), 1e-300)) * _scale(n, start) * (method.step_size or 0.0)
+        step_size = (
+            min(1.0, NOISE / max(model_noise(plan), 1e-300)) * _scale(n, start, outputs) * (method.step_size or 0.0)
+        )
     return dataclasses.replace(plan, method=dataclasses.replace(method, step_size=step_size))
 
 
-def _scale(n: int, start: ArrayLike | Sequence[ArrayLike] | None) -> float:
+def _scale(n: int, start: ArrayLike | Sequence[ArrayLike] | None, outputs: Callable[[float], float] | None) -> float:
     """Return s."""
-    return max(1.0, math.sqrt(FEW_ROWS / n), SHARE * _length(start) / NOISE)
+    share = SHARE * _length(start) / NOISE
+    if outputs is None:
+        return max(1.0, math.sqrt(FEW_ROWS / n), share)
+    return max(1.0, share, _tolerated(outputs) / NOISE) * max(1.0, FEW_ROWS / n) ** 0.25
+
+
+def _tolerated(outputs: Callable[[float], float]) -> float:
+    """Return the noise from NOISE to MOST_NOISE that moves the outputs by OUTPUT_CHANGE, by bisection."""
+    low, high = NOISE, MOST_NOISE
+    if outputs(low) >= OUTPUT_CHANGE:
+        return low
+    while high / low > 1.05:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if outputs(middle) < OUTPUT_CHANGE else (low, middle)
+    return low
 
 
 def _length(start: ArrayLike | Sequence[ArrayLike] | None) -> float:

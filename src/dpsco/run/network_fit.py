@@ -19,7 +19,7 @@ from dpsco.rows.stream import Stream, stream
 from dpsco.run.result import Diagnostics, Result, Round
 from dpsco.run.train import train
 
-__all__ = ["NetworkOracle", "TrainOptions", "fit_network", "rows_of"]
+__all__ = ["NetworkOracle", "TrainOptions", "check_classes_declared", "fit_network", "rows_of"]
 
 
 class TrainOptions(TypedDict, total=False):
@@ -66,6 +66,15 @@ def rows_of(data: Any, shape: Shape, dtype: str) -> Stream:
     return stream(data if isinstance(data, ShapedChunks) else ShapedChunks(data, shape, dtype))
 
 
+def check_classes_declared(data: Any) -> None:
+    """Raise InvalidArgument if ``data`` comes in chunks: their labels cannot be checked in advance."""
+    if not isinstance(data, (Stream, tuple)):
+        raise InvalidArgument(
+            "Expected classes=..., the public number of classes: the labels of a loader are not seen before they are "
+            "spent, and rows of classes that the model has no output for would count as zero. Nothing was spent."
+        )
+
+
 def fit_network(
     oracle: NetworkOracle,
     rows: Stream,
@@ -74,9 +83,10 @@ def fit_network(
     delta: float | None,
     n: int | None,
     plan: Plan | None,
+    outputs: Callable[[float], float] | None,
     **options: Unpack[TrainOptions],
 ) -> Result:
-    """Train ``oracle`` on ``rows`` from its initial parameters, by ``plan`` or by ``plan_network``.
+    """Train ``oracle`` from its initial parameters, by ``plan`` or by ``plan_network``, which takes ``outputs``.
 
     Raises
     ------
@@ -92,7 +102,7 @@ def fit_network(
                 "Expected n=..., the public number of rows: the noise is made for it, and the length of a loader "
                 "decides nothing. Rows beyond n are not read; missing ones count as zero rows."
             )
-        plan = plan_network(oracle.size, n, Budget(epsilon, delta), start=oracle.tensors)
+        plan = plan_network(oracle.size, n, Budget(epsilon, delta), start=oracle.tensors, outputs=outputs)
     elif epsilon is not None or delta is not None or n is not None:
         raise InvalidArgument("plan= states epsilon, delta and n already: leave them out.")
     elif plan.problem.parameters != oracle.size:

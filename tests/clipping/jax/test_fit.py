@@ -64,14 +64,16 @@ def test_chunks_and_streams_give_the_same_parameters() -> None:
         dpsco.stream(X.reshape(N, -1), y),
     )
     found = [
-        dpsco.jax.fit(network, initial(), cross_entropy, data, n=N, input_shape=SHAPE, **BUDGET, key=KEY)[0]
+        dpsco.jax.fit(
+            network, initial(), cross_entropy, data, n=N, input_shape=SHAPE, classes=CLASSES, **BUDGET, key=KEY
+        )[0]
         for data in sources
     ]
     assert flat(found[0]).tobytes() == flat(found[1]).tobytes()
     with pytest.raises(InvalidArgument, match="n="):
-        dpsco.jax.fit(network, initial(), cross_entropy, iter([(X, y)]), input_shape=SHAPE, **BUDGET)
+        dpsco.jax.fit(network, initial(), cross_entropy, iter([(X, y)]), input_shape=SHAPE, classes=CLASSES, **BUDGET)
     with pytest.raises(InvalidArgument, match="input_shape"):
-        dpsco.jax.fit(network, initial(), cross_entropy, iter([(X, y)]), n=N, **BUDGET)
+        dpsco.jax.fit(network, initial(), cross_entropy, iter([(X, y)]), n=N, classes=CLASSES, **BUDGET)
 
 
 def test_labels_beyond_the_outputs_count_as_zero_and_not_as_the_last_class() -> None:
@@ -97,6 +99,36 @@ def test_labels_beyond_the_outputs_count_as_zero_and_not_as_the_last_class() -> 
     assert len(set(found)) == 1
     with pytest.raises(DataError, match="0 to 2"):
         dpsco.jax.fit(network, initial(), cross_entropy, (X, y + 1), classes=CLASSES, **BUDGET)
+
+
+def test_labels_of_arrays_are_compared_with_the_outputs_and_chunks_declare_their_classes() -> None:
+    X, y = pictures()
+    with pytest.raises(DataError, match="from 0 to 2"):
+        dpsco.jax.fit(network, initial(), cross_entropy, (X, y + 1), **BUDGET)
+    with pytest.raises(InvalidArgument, match="Expected classes="):
+        dpsco.jax.fit(network, initial(), cross_entropy, iter([(X, y)]), n=N, input_shape=SHAPE, **BUDGET)
+    declared = dpsco.jax.fit(network, initial(), cross_entropy, (X, y), classes=CLASSES, **BUDGET, key=KEY)[0]
+    inferred = dpsco.jax.fit(network, initial(), cross_entropy, (X, y), **BUDGET, key=KEY)[0]
+    assert flat(declared).tobytes() == flat(inferred).tobytes()
+
+
+def test_models_of_words_are_planned_as_in_torch() -> None:
+    """The plan of the same table and layer: the same words and draws, up to the order of the parameters."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 50, (400, 12)), rng.integers(0, 2, 400)
+    table, out = 0.1 * rng.normal(size=(50, 8)), 0.2 * rng.normal(size=(8, 2))
+    params = {"a": jnp.asarray(table, jnp.float32), "b": jnp.asarray(out, jnp.float32)}
+    _, result = dpsco.jax.fit(lambda p, x: p["a"][x].mean(1) @ p["b"], params, cross_entropy, (X, y), **BUDGET, key=KEY)
+    model = torch.nn.Sequential(
+        torch.nn.Embedding(50, 8), torch.nn.AvgPool2d((12, 1)), torch.nn.Flatten(), torch.nn.Linear(8, 2, bias=False)
+    )
+    with torch.no_grad():
+        model[0].weight.copy_(torch.from_numpy(table))
+        model[3].weight.copy_(torch.from_numpy(out.T))
+    theirs = dpsco.torch.fit(model, torch.nn.functional.cross_entropy, (X, y), **BUDGET, key=KEY)
+    assert result.plan.method.step_size == pytest.approx(theirs.plan.method.step_size, rel=0.3)
+    assert result.plan.method.step_size > 1.2 * dpsco.plan_network(416, 400, result.plan.budget).method.step_size
 
 
 def test_outputs_are_compared_with_classes_before_a_row_is_read() -> None:

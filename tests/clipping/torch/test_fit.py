@@ -28,6 +28,8 @@ from dpsco.run import watching
 N, CLASSES, SHAPE = 600, 3, (1, 4, 4)
 KEY = bytes(32)
 BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
+DECLARED: dict[str, Any] = {**BUDGET, "classes": CLASSES}
+"""What a loader needs beside n."""
 
 
 def cross_entropy(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -107,7 +109,7 @@ def test_loaders_streams_and_chunks_give_the_same_model(workers: int) -> None:
     found = []
     for data, more in sources:
         model = network()
-        dpsco.torch.fit(model, cross_entropy, data, n=N, **BUDGET, **more, key=KEY)
+        dpsco.torch.fit(model, cross_entropy, data, n=N, **DECLARED, **more, key=KEY)
         found.append(weights(model).tobytes())
     assert len(set(found)) == 1
 
@@ -130,7 +132,7 @@ def test_one_odd_row_of_a_loader_counts_as_zero_and_changes_no_other(name: str) 
     for odd in ((torch.full(SHAPE, torch.inf), 0), ODD[name]):
         model, seen = network(), dpsco.Diagnostics()
         loader = DataLoader(Rows(odd), batch_size=50)
-        dpsco.torch.fit(model, cross_entropy, loader, n=N, input_shape=SHAPE, **BUDGET, key=KEY, diagnostics=seen)
+        dpsco.torch.fit(model, cross_entropy, loader, n=N, input_shape=SHAPE, **DECLARED, key=KEY, diagnostics=seen)
         assert sum(seen.zeroed_rows) == 1
         totals.append(weights(model).tobytes())
     assert totals[0] == totals[1]
@@ -139,11 +141,11 @@ def test_one_odd_row_of_a_loader_counts_as_zero_and_changes_no_other(name: str) 
 def test_the_number_of_rows_is_declared_and_no_length_decides_it() -> None:
     loader = DataLoader(Rows(), batch_size=50)
     with pytest.raises(InvalidArgument, match="n="):
-        dpsco.torch.fit(network(), cross_entropy, loader, input_shape=SHAPE, **BUDGET)
-    result = dpsco.torch.fit(network(), cross_entropy, loader, input_shape=SHAPE, n=900, **BUDGET)
+        dpsco.torch.fit(network(), cross_entropy, loader, input_shape=SHAPE, **DECLARED)
+    result = dpsco.torch.fit(network(), cross_entropy, loader, input_shape=SHAPE, n=900, **DECLARED)
     assert result.plan.n == 900
     with pytest.raises(InvalidArgument, match="input_shape"):
-        dpsco.torch.fit(network(), cross_entropy, loader, n=N, **BUDGET)
+        dpsco.torch.fit(network(), cross_entropy, loader, n=N, **DECLARED)
 
 
 def test_frozen_parameters_cost_nothing_and_do_not_change() -> None:
@@ -199,11 +201,11 @@ def test_samplers_that_repeat_rows_are_refused() -> None:
         batches = BatchSampler(sampler, 50, drop_last=False)
         for loader in (DataLoader(rows, batch_size=50, sampler=sampler), DataLoader(rows, batch_sampler=batches)):
             with pytest.raises(InvalidArgument, match="more than once"):
-                dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **BUDGET)
+                dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **DECLARED)
     with pytest.raises(InvalidArgument, match="batch size"):
-        dpsco.torch.fit(network(), cross_entropy, DataLoader(rows, batch_size=None), n=N, input_shape=SHAPE, **BUDGET)
+        dpsco.torch.fit(network(), cross_entropy, DataLoader(rows, batch_size=None), n=N, input_shape=SHAPE, **DECLARED)
     shuffled = DataLoader(rows, batch_size=50, shuffle=True)
-    assert dpsco.torch.fit(network(), cross_entropy, shuffled, n=N, input_shape=SHAPE, **BUDGET).report.private
+    assert dpsco.torch.fit(network(), cross_entropy, shuffled, n=N, input_shape=SHAPE, **DECLARED).report.private
 
 
 @pytest.mark.parametrize("collate", [None, lambda rows: (torch.stack([x for x, _ in rows]), [y for _, y in rows])])
@@ -223,7 +225,7 @@ def test_a_place_that_a_sampler_draws_again_is_left_out(collate: Any) -> None:
         seen: list[int] = []
         with watching(lambda query, clipped, released, seen=seen: seen.append(clipped.rows)):
             loader = DataLoader(rows, collate_fn=collate, **given)
-            dpsco.torch.fit(network(), cross_entropy, loader, n=2 * N, input_shape=SHAPE, **BUDGET)
+            dpsco.torch.fit(network(), cross_entropy, loader, n=2 * N, input_shape=SHAPE, **DECLARED)
         counts.append(sum(seen))
     assert counts == [N] * 5
 
@@ -235,7 +237,7 @@ def test_places_from_the_end_of_a_dataset_without_a_length_are_refused() -> None
 
     loader = DataLoader(Endless(), batch_sampler=[[5], [5 - N]])
     with pytest.raises(InvalidArgument, match="__len__"):
-        dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **BUDGET)
+        dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **DECLARED)
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # torch warns where there is one core
@@ -246,11 +248,11 @@ def test_workers_that_each_hand_out_all_rows_are_refused() -> None:
 
     for workers in (0, 1):
         loader = DataLoader(Lines(), batch_size=50, num_workers=workers)
-        report = dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **BUDGET).report
+        report = dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **DECLARED).report
         assert report.rows_missing == 0
     two = DataLoader(Lines(), batch_size=50, num_workers=2)
     with pytest.raises(InvalidArgument, match="num_workers=2"):
-        dpsco.torch.fit(network(), cross_entropy, two, n=N, input_shape=SHAPE, **BUDGET)
+        dpsco.torch.fit(network(), cross_entropy, two, n=N, input_shape=SHAPE, **DECLARED)
 
 
 def test_tokens_need_no_type() -> None:
@@ -276,6 +278,73 @@ def test_a_model_is_left_alone_unless_the_run_ends() -> None:
     assert np.array_equal(weights(model), before)
 
 
+def test_a_loader_of_classes_needs_their_number_and_a_loss_comes_before_the_data() -> None:
+    """Two outputs for three classes: without a declaration a third of the rows would count as zero."""
+    loader = DataLoader(Rows(), batch_size=50)
+    narrow = nn.Sequential(nn.Flatten(), nn.Linear(16, CLASSES - 1))
+    with pytest.raises(InvalidArgument, match="Expected classes="):
+        dpsco.torch.fit(narrow, cross_entropy, loader, n=N, input_shape=SHAPE, **BUDGET)
+    with pytest.raises(InvalidArgument, match="got 2"):
+        dpsco.torch.fit(narrow, cross_entropy, loader, n=N, input_shape=SHAPE, **DECLARED)
+    with pytest.raises(InvalidArgument, match="function of"):
+        dpsco.torch.fit(network(), pictures(), cross_entropy, **BUDGET)
+
+    def squared(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return (outputs[:, 0] - labels) ** 2
+
+    assert dpsco.torch.fit(narrow, squared, loader, n=N, input_shape=SHAPE, **BUDGET).report.private
+
+
+def test_models_of_words_are_planned_by_how_far_noise_moves_their_outputs() -> None:
+    """A mean of short embeddings averages noise; the same model with longer weights behind it does not."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 50, (400, 12)), rng.integers(0, 2, 400)
+
+    def words(times: float) -> nn.Module:
+        torch.manual_seed(0)
+        table, out = nn.Embedding(50, 8), nn.Linear(8, 2)
+        nn.init.normal_(table.weight, std=0.1)
+        nn.init.constant_(out.weight, 0.1 * times)
+        return nn.Sequential(table, nn.AvgPool2d((12, 1)), nn.Flatten(), out)
+
+    chosen = []
+    for times in (1.0, 10.0):
+        oracle = dpsco.torch.oracle(words(times), cross_entropy, input_shape=(12,))
+        change = oracle.output_change(12)
+        assert change is not None
+        assert change(0.0) == 0.0
+        torch.manual_seed(int(times))  # no draw of the caller matters
+        assert change(0.2) == change(0.2) > change(0.1) > 0.0
+        plan = dpsco.plan_network(oracle.size, 400, Budget(8.0, 1e-5), start=oracle.tensors, outputs=change)
+        assert dpsco.torch.fit(words(times), cross_entropy, (X, y), **BUDGET, key=KEY).plan == plan
+        chosen.append(plan.method.step_size)
+    assert chosen[0] > 1.5 * chosen[1]
+    assert dpsco.torch.oracle(network(), cross_entropy, input_shape=SHAPE).output_change(16) is None
+
+
+def test_the_change_of_outputs_is_that_of_a_linear_map_without_what_rows_share() -> None:
+    """Embeddings summed by a frozen head of ones: an output moves by sigma times the sum over 12 words, less its mean.
+
+    Over rows of 12 of 400 words the deviation is sigma sqrt(12); 64 rows and two draws know it to a tenth.
+    """
+    table = nn.Embedding(400, 1)
+
+    class Sum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.shift = table, nn.Parameter(torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.table(x).sum(1) + self.shift
+
+    def loss(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return (outputs[:, 0] - labels) ** 2
+
+    change = dpsco.torch.oracle(Sum(), loss, input_shape=(12,)).output_change(12)
+    assert change is not None
+    assert change(0.3) == pytest.approx(0.3 * np.sqrt(12), rel=0.2)
+
+
 def test_arguments_that_contradict_each_other_are_refused() -> None:
     data = pictures()
     plan = dpsco.plan_network(5, N, Budget(1.0, 1e-5))
@@ -287,9 +356,9 @@ def test_arguments_that_contradict_each_other_are_refused() -> None:
         with pytest.raises(InvalidArgument, match=words):
             dpsco.torch.fit(network(), cross_entropy, data, **arguments)
     with pytest.raises(InvalidArgument, match="pair"):
-        dpsco.torch.fit(network(), cross_entropy, data[0], input_shape=SHAPE, **BUDGET)
+        dpsco.torch.fit(network(), cross_entropy, data[0], input_shape=SHAPE, **DECLARED)
     with pytest.raises(DataError, match="shape"):
-        dpsco.torch.fit(network(), cross_entropy, data, input_shape=(1, 2, 8), **BUDGET)
+        dpsco.torch.fit(network(), cross_entropy, data, input_shape=(1, 2, 8), **DECLARED)
     with pytest.raises(DataError, match="numbers, input_shape"):
         dpsco.torch.oracle(network(), cross_entropy, input_shape=SHAPE).describe(17)
 

@@ -13,6 +13,7 @@ from dpsco.clipping.class_labels import ClassLabels
 from dpsco.clipping.jax.blocks import Form, blocks, forms_to_try
 from dpsco.clipping.jax.factors import is_outer
 from dpsco.clipping.jax.ghost_rules import Rule, Whole
+from dpsco.clipping.jax.output_change import output_change
 from dpsco.clipping.jax.program import Program, block_rows, compiled, compiled_rowwise, traced
 from dpsco.clipping.jax.pytrees import Layout, x64
 from dpsco.clipping.jax.tracing import shaped
@@ -69,14 +70,29 @@ class JaxOracle:
         kind = self._form_of((width,)).features
         return "float32" if kind.kind == "f" and kind.itemsize <= 4 else "float64"
 
-    def outputs(self, apply: Callable[[Any, Any], Any], shape: tuple[int, ...]) -> int:
-        """Count the outputs per row of ``apply(params, inputs)`` for rows of ``shape``, without data."""
+    def outputs(self, apply: Callable[[Any, Any], Any], shape: tuple[int, ...]) -> int | None:
+        """Count the outputs per row of ``apply(params, inputs)`` for rows of ``shape``, without data.
+
+        None unless it returns one array (rows, outputs).
+        """
         kind = self._form_of((math.prod(shape),)).features
         with x64(self._layout.double):
             found = jax.eval_shape(apply, self.weights(self.start), shaped((1, *shape), kind))
-        if getattr(found, "ndim", 0) != 2:
-            raise InvalidArgument("Expected apply to return one array (rows, classes). Leave classes out otherwise.")
-        return int(found.shape[1])
+        return int(found.shape[1]) if getattr(found, "ndim", 0) == 2 else None
+
+    def output_change(
+        self, apply: Callable[[Any, Any], Any], shape: tuple[int, ...]
+    ) -> Callable[[float], float] | None:
+        """Return how far noise of a standard deviation on each parameter moves the outputs on synthetic rows.
+
+        For ``plan_network(..., outputs=...)``. None unless rows are whole numbers (words).
+        """
+        kind = self._form_of((math.prod(shape),)).features
+        return output_change(apply, self._layout, self._start, shape, kind)
+
+    def takes_whole_labels(self, width: int) -> bool:
+        """Whether the loss takes whole numbers as labels only, as those that look up a class do."""
+        return self._form_of((width,)).labels.kind != "f"
 
     def label_rule(self, width: int) -> ClassLabels | None:
         """Return which labels count, if the number of classes was declared."""

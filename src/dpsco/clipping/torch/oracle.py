@@ -20,7 +20,7 @@ import copy
 import itertools
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from dpsco.clipping.class_labels import ClassLabels
 from dpsco.clipping.torch.checks import check_layers
 from dpsco.clipping.torch.clipped_sum import BLOCK_ROWS, add_clipped, on_grid_
+from dpsco.clipping.torch.output_change import output_change
 from dpsco.clipping.torch.passes import LossFunction, capture, fixed_settings, per_example, row_by_row
 from dpsco.clipping.torch.structure import Failed, Structure, analyse, ghost_terms
 from dpsco.clipping.torch.terms import Dense, Term
@@ -156,6 +157,14 @@ class TorchOracle:
         """Return the type in which a stream holds rows for the model without losing a digit: float32 or float64."""
         kind = self._structure(width).inputs
         return "float32" if kind.is_floating_point and kind.itemsize <= 4 else "float64"
+
+    def output_change(self, width: int) -> Callable[[float], float] | None:
+        """Return how far noise of a standard deviation on each weight moves the outputs on synthetic rows.
+
+        For ``plan_network(..., outputs=oracle.output_change(width))``. None unless rows are whole numbers (words).
+        """
+        structure = self._structure(width)
+        return output_change(self._weights, structure.shape, structure.inputs, self._device)
 
     def label_rule(self, width: int) -> ClassLabels | None:
         """Return which labels the loss accepts for the model's outputs; None if it accepts any number."""
