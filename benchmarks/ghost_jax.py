@@ -2,6 +2,7 @@
 
     python -m benchmarks ghost_jax
     python -m benchmarks ghost_jax mlp time         some of: mlp cnn, and of: time formed memory
+    python -m benchmarks ghost_jax cpu              CPU seconds of all threads, for a machine with other work on it
 
 Float32, batch 4096; an ordinary pass is forward and backward with parameter gradients, compiled, at each of the two
 points. "tight" has a clip that scales every row, "loose" one that scales few. vmap forms the gradient of every row: it
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,17 +127,18 @@ def _status(field: str) -> float:
 
 def main(*chosen: str) -> None:
     parts = [part for part in PARTS if part in chosen] or list(PARTS)
+    clock = time.process_time if "cpu" in chosen else time.perf_counter
     print(f"{machine()}, jax {jax.__version__}")
     for name in [name for name in SHAPES if name in chosen] or SHAPES:
         tasks = ways(name)
         slow = tasks.pop("vmap")
         print(f"\n{name}: {sum(int(np.prod(s)) for s in SHAPES[name].values()):,} parameters, batch {ROWS}")
         if "time" in parts:
-            seconds = interleaved(tasks, 1 if "quick" in chosen else REPEATS)
+            seconds = interleaved(tasks, 1 if "quick" in chosen else REPEATS, clock=clock)
             for way, took in seconds.items():
                 print(f"  {way:<22}{took / seconds[BASE]:>8.2f}x time ({took:.3f} s)", flush=True)
         if "formed" in parts:
-            seconds = interleaved({BASE: tasks[BASE], "vmap": slow}, repeats=1)
+            seconds = interleaved({BASE: tasks[BASE], "vmap": slow}, repeats=1, clock=clock)
             print(f"  {'vmap':<22}{PART * seconds['vmap'] / seconds[BASE]:>8.2f}x time", flush=True)
         if "memory" in parts:
             memory = {way: peak_megabytes(name, way) for way in (*tasks, "vmap")}

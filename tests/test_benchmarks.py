@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.__main__ import QUICK, main
+from benchmarks.network_rivals import search
 
 from dpsco.cli import COMMANDS
 
@@ -93,3 +94,22 @@ def test_every_option_of_a_command_that_a_page_cites_exists() -> None:
         name = rest.split()[0]
         for option in re.findall(r"(?<!\S)(--[a-z][a-z-]*)", rest.partition("#")[0]):
             assert option in known[name], f"{page}: dpsco {rest}"
+
+
+def test_rivals_are_searched_until_the_best_setting_has_all_its_neighbours() -> None:
+    tried: list[tuple[int, int, bool]] = []
+
+    def accuracies(places: list[tuple[int, int, bool]]) -> list[float]:
+        tried.extend(places)
+        return [-abs(longer - 2) - abs(more + 1) - 0.1 * decay for longer, more, decay in places]
+
+    found, left = search(accuracies, 40)
+    assert isinstance(found, dict)
+    assert max(found, key=found.__getitem__) == (2, -1, False)
+    assert {(1, -1, False), (3, -1, False), (2, 0, False), (2, -2, False), (2, -1, True)} <= set(found)
+    assert not left
+    assert len(tried) == len(set(tried)) == len(found)
+    found, left = search(accuracies, 5)
+    assert len(found) == 5
+    assert left
+    assert search(lambda places: "skipped", 5) == ("skipped", [])
