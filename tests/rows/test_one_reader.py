@@ -14,7 +14,7 @@ import pytest
 from tests.rows.test_one_odd_row import plan_of, typed
 
 import dpsco
-from dpsco import stream
+from dpsco import DataError, stream
 from dpsco.rows.containers import column_numbers, column_texts, table_numbers
 from dpsco.rows.row_norm import unit_rows
 
@@ -180,10 +180,16 @@ def test_one_nested_cell_that_is_not_utf8_stops_nothing() -> None:
 def test_one_time_outside_the_range_of_python_stops_nothing(unit: str, far: int) -> None:
     pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
     cells = replaced([0] * 60, far)
-    columns = [
+    by_type = [
         pa.array(cells, pa.timestamp(unit)),
         pa.array(cells, pa.duration(unit)),
         pa.array(replaced([0] * 60, min(far, 2**30)), pa.date32()),
+    ]
+    for column in by_type:  # whatever the cells are: test_declared_types.py says why
+        for read in (column_numbers, column_texts):
+            with pytest.raises(DataError, match="holds times"):
+                read(column)
+    columns = [
         as_arrow_series(pa.array(cells, pa.timestamp(unit))),
         pd.Series(np.array(cells).astype(f"M8[{unit}]")),
         pd.Series(np.array(cells).astype(f"m8[{unit}]")),
