@@ -77,8 +77,8 @@ STATE = (
         (
             (
                 "release/ledger.py",
-                "        self._key = None\n        self._save(self._fingerprints)\n",
-                "        self._save(self._fingerprints)\n        self._key = None\n",
+                "        self._key = None\n        self._keep(self._fingerprints)\n",
+                "        self._keep(self._fingerprints)\n        self._key = None\n",
             ),
         ),
         (
@@ -128,6 +128,11 @@ STATE = (
         "keys from numpy's global state",
         (("release/noise.py", "return secrets.token_bytes(KEY_BYTES)", "return np.random.bytes(KEY_BYTES)"),),
         ("tests/run/test_train.py::test_numpys_global_state_is_neither_read_nor_written",),
+    ),
+    Mutant(
+        "a cipher shared by a draw and the draw inside it",
+        (("release/noise.py", "return self._unused[segment].pop()", "return self._unused[segment][-1]"),),
+        ("tests/release/test_noise.py::test_a_draw_inside_a_draw_changes_neither",),
     ),
     Mutant(
         "keys of 31 bits",
