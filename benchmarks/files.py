@@ -189,7 +189,26 @@ def measured(case: Case, path: Path, megabytes: float, repeats: int) -> None:
             f" ({used_up:6.3f} s of processors, {least / used_up:.2f}){said}",
             flush=True,
         )
+    if path.suffix == ".parquet":
+        print(f"  peak memory of dpsco fit in a process of its own: {peak_of_fit(case, path):.0f} MB", flush=True)
     path.unlink()
+
+
+_FIT = """
+import sys
+from pathlib import Path
+from benchmarks.files import CASES, command
+command(next(case for case in CASES if case.name == sys.argv[1]), Path(sys.argv[2]))
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(int(peak.split()[1]) / 1024)
+"""
+
+
+def peak_of_fit(case: Case, path: Path) -> float:
+    """Peak resident megabytes of a process that runs ``dpsco fit``; mapped pages of the file count."""
+    given = [sys.executable, "-c", _FIT, case.name, str(path)]
+    root = Path(__file__).parents[1]
+    return float(subprocess.run(given, capture_output=True, text=True, check=True, cwd=root).stdout)
 
 
 def file_rows(folder: Path, **options: int) -> FileRows:

@@ -98,6 +98,12 @@ def test_one_odd_cell_changes_its_own_row_alone(odd: float, kernel: Any) -> None
     assert np.delete(after, 77, axis=0).tobytes() == np.delete(before, 77, axis=0).tobytes()
 
 
+def test_columns_of_different_lengths_are_refused(kernel: Any) -> None:
+    cells = table(20)
+    with pytest.raises(DataError, match="different numbers of rows"):
+        table_rows(COLUMNS, {**cells, "k": cells["k"][:19]}, 1.0)
+
+
 def write_file(path: Path, rows: int, group: int) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rng = np.random.default_rng(5)

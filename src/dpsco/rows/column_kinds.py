@@ -25,7 +25,7 @@ from dpsco.rows.cells import Coded, label_text
 
 __all__ = ["FALSE", "TRUE", "Boolean", "Category", "Column", "Date", "Hashed", "Number", "Unit", "day_of"]
 
-Entry = tuple[int | NDArray[np.int64], float | NDArray[Any]]
+Entry = tuple[int | NDArray[Any], float | NDArray[Any]]
 
 TRUE, FALSE = ("1", "true", "yes", "t", "y", "on"), ("0", "false", "no", "f", "n", "off")
 DECADES = 1000.0

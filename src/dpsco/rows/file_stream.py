@@ -269,14 +269,13 @@ class FileRows:
         if not self._shuffle:
             return prefetched(self._chunks())
         source, columns = self._source, self._columns
-        dense = isinstance(columns, PublicColumns) and not columns.sparse
-        if dense and isinstance(source, ParquetSource) and self._unit is None and self._small_blocks:
+        if isinstance(source, ParquetSource) and isinstance(columns, PublicColumns) and self._straight(columns):
             return prefetched(self._mixed(source, columns))
         return prefetched(shuffled(self._chunks(), self._shuffle, self._seed))
 
-    @property
-    def _small_blocks(self) -> bool:
-        return 4 * self._shuffle * self.declared.width <= _BLOCK_BYTES
+    def _straight(self, columns: PublicColumns) -> bool:
+        """Return whether rows are written straight to their places: dense ones in blocks that fit, nobody's counted."""
+        return self._unit is None and not columns.sparse and 4 * self._shuffle * columns.width <= _BLOCK_BYTES
 
     def _mixed(self, source: ParquetSource, columns: PublicColumns) -> Iterator[tuple[Any, Array]]:
         """Yield shuffled rows of files that state their number of rows."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsco.rows.csr import CsrRows, is_sparse
 
-__all__ = ["WaitingRows", "copied", "in_blocks", "stacked"]
+__all__ = ["WaitingRows", "copied", "in_blocks", "in_units", "stacked"]
 
 
 class WaitingRows:
@@ -71,6 +71,21 @@ def in_blocks(chunks: Iterable[tuple[Any, Any]], rows: int, first: int | None = 
         while waiting.rows >= wanted:
             yield waiting.take(wanted)
             wanted = rows
+    if waiting.rows:
+        yield waiting.take(waiting.rows)
+
+
+def in_units(chunks: Iterable[tuple[Any, Any]], unit: int) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows in chunks of whole units, as long as they are without a copy; fewer rows at the end.
+
+    Cost: a copy of one unit where a chunk ends inside of it.
+    """
+    waiting = WaitingRows()
+    for features, labels in chunks:
+        waiting.put(features, labels)
+        while waiting.rows >= unit:
+            own = len(waiting.first[1]) // unit * unit
+            yield waiting.take(own or unit)
     if waiting.rows:
         yield waiting.take(waiting.rows)
 

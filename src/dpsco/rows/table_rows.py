@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.errors import DataError
 from dpsco.rows.column_kinds import Column
 from dpsco.rows.public_columns import PublicColumns
 
@@ -124,6 +125,8 @@ class _Inputs:
         """Add a column: its cells as they are if the kernel knows what to make of them, else its features."""
         from dpsco.rows.compiled_rows import CODES, FLOAT32, FLOAT64
 
+        if len(cells) != rows:  # the kernel follows addresses
+            raise DataError("Columns of one table have different numbers of rows.")
         if (chosen := column.chosen(cells)) is not None:
             codes, table = (np.ascontiguousarray(part, dtype=np.int32) for part in chosen)
             self._put((CODES, _address(codes), _address(table) + table.itemsize), column.size, codes, table)

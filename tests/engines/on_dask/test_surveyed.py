@@ -17,6 +17,7 @@ from dpsco.rows.public_columns import PublicColumns
 from dpsco.run import watching
 
 DENSE = PublicColumns([f"x{j}" for j in range(4)], categories={"city": ["Lyon", "Paris"]})
+WIDE = PublicColumns([f"x{j}" for j in range(4)], hashed={"city": 60})
 SPARSE = PublicColumns(["x0"], hashed={"city": 20})
 LABELS = Labels("bought", ("no", "yes"))
 KEY = bytes(range(32))
@@ -67,11 +68,13 @@ def small_shards(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
     monkeypatch.setattr(driver, "_LONG_SUM", request.param)
 
 
-def a_plan(columns: PublicColumns, loss: Any = None, kind: str = "full", adjacency: str = "zero-out") -> dpsco.Plan:
+def a_plan(
+    columns: PublicColumns, loss: Any = None, kind: str = "full", adjacency: str = "zero-out", rows: int = 3_000
+) -> dpsco.Plan:
     problem = dpsco.Problem(loss or dpsco.Logistic(), dpsco.L2Ball(50.0), columns.width, intercept=True)
     budget = dpsco.Budget(1.0, 1e-6, adjacency)
     changes = {"later": "measured-srgd"} if kind == "measured" else {"kind": kind}
-    return dpsco.Plan(problem, N, budget, dpsco.Surveyed(rounds=5, rows=3_000, **changes))
+    return dpsco.Plan(problem, N, budget, dpsco.Surveyed(rounds=5, rows=rows, **changes))
 
 
 @pytest.mark.parametrize("shuffle", [0, 1_500])
@@ -80,11 +83,12 @@ def a_plan(columns: PublicColumns, loss: Any = None, kind: str = "full", adjacen
     [
         (DENSE, dpsco.Logistic(), "full"),
         (DENSE, dpsco.Logistic(), "diagonal"),
+        (WIDE, dpsco.Logistic(), "low-rank"),
         (DENSE, dpsco.Softmax(2), "full"),
         (SPARSE, dpsco.Logistic(), "full"),
         (SPARSE, dpsco.Logistic(), "measured"),
     ],
-    ids=["dense", "diagonal", "softmax", "sparse", "measured"],
+    ids=["dense", "diagonal", "low-rank", "softmax", "sparse", "measured"],
 )
 def test_shards_give_the_bits_of_one_process(table, columns, loss, kind, shuffle) -> None:
     plan = a_plan(columns, loss, kind)
@@ -96,6 +100,25 @@ def test_shards_give_the_bits_of_one_process(table, columns, loss, kind, shuffle
     assert spread.report.rounds == alone.report.rounds
     assert spread.report.rows_missing == alone.report.rows_missing
     assert any("scheduler and workers" in text for text in spread.report.assumptions)
+
+
+@pytest.mark.parametrize("kind", ["full", "low-rank"])
+def test_long_sums_of_a_survey_reach_the_driver_as_one(table, kind) -> None:
+    """Pairs are added on the workers, pairs of pairs too: one message for each group of spans."""
+    came: list[tuple[int, int]] = []
+
+    class Counting(Here):
+        def get(self, graph: dict[str, Any], keys: list[str], **options: Any) -> list[Future]:
+            came.append((sum(key.startswith("answer-") and not key.endswith("+") for key in graph), len(keys)))
+            return super().get(graph, keys, **options)
+
+        def nthreads(self) -> dict[str, int]:
+            return {"here": 12}
+
+    train(a_plan(WIDE, kind=kind, rows=12_000), ParquetRows(table, LABELS, WIDE), Counting(), key=KEY)
+    spans, messages = came[0]
+    assert spans >= 3
+    assert messages == (1 if driver._LONG_SUM == 0 else spans)
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(table, tmp_path) -> None:

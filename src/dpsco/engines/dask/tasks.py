@@ -24,7 +24,7 @@ from dpsco.query import CHUNK_ROWS, Batch, Chunk, Query, chunk_multiple
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.file_stream import RowForm
 from dpsco.rows.readers.parquet import ParquetSource
-from dpsco.rows.rechunk import in_blocks, stacked
+from dpsco.rows.rechunk import in_blocks, in_units, stacked
 
 __all__ = ["added", "answer", "load", "pick", "unit_of"]
 
@@ -105,7 +105,7 @@ def answer(
     unread = [entry for part in others for entry in part.unread]
     rows = _mixed_rows(order, span, home, others, unread) if order.shuffle else _rows(span, home, others, unread)
     features = home.chunks[0][0]
-    chunks = in_blocks(rows, unit_of(features))
+    chunks = in_units(rows, unit_of(features))
     clipped = oracle.answer(_of_a_part(query, oracle, features), Batch(query.step, chunks))
     absent = sum(rows for _, rows in unread)
     return SensitiveSum(

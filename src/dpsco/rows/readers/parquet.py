@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -17,6 +17,8 @@ __all__ = ["ParquetSource"]
 MAPPED_BYTES = 128 << 20  # larger files are read piece by piece where their addresses alone might not fit
 GROUP_BYTES = 64 << 20
 """Decoded bytes that are read at once: a row group, or a piece of a large one."""
+OPEN_BYTES = 256 << 20
+"""Bytes of a file that are mapped before it is opened anew: memory then does not seem to grow with the file."""
 _FOOTERS_AT_ONCE = 8
 _FEW_BYTES = 1 << 14
 _BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8}
@@ -49,8 +51,8 @@ class ParquetSource(ArrowFiles):
             yield cls._converted(path, batch, numbers, texts)
 
     @classmethod
-    def _open(cls, path: AnyFile, coded: Sequence[str] = ()) -> Any:
-        """Open a file; the columns ``coded`` are read as codes of their distinct texts."""
+    def _open(cls, path: AnyFile, coded: Sequence[str] = (), footer: Any = None) -> Any:
+        """Open a file; the columns ``coded`` are read as codes of their distinct texts, a ``footer`` not again."""
         pq = arrow("pyarrow.parquet")
         try:
             remote = isinstance(path, RemoteFile)
@@ -60,6 +62,7 @@ class ParquetSource(ArrowFiles):
                 pre_buffer=remote,  # one request for many columns, where a request is what costs
                 page_checksum_verification=True,  # where the file has them
                 read_dictionary=list(coded),
+                metadata=footer,
             )
         except (arrow("pyarrow").ArrowException, OSError):
             cls._refuse(path)
@@ -76,21 +79,24 @@ class ParquetSource(ArrowFiles):
         A row group is decoded whole if it is small: Arrow takes a third less time for it than batch by batch.
         """
         with cls._open(path) as file:
-            coded = _with_few_texts(file, wanted)
-        threads = groups is None
-        with cls._open(path, coded) as file:
-            for group in range(file.metadata.num_row_groups) if groups is None else groups:
-                rows = file.metadata.row_group(group).num_rows
-                pieces = -(-_decoded_bytes(file.metadata.row_group(group), wanted, coded) // GROUP_BYTES)
-                if pieces <= 1:
-                    whole = file.read_row_group(group, columns=wanted, use_threads=threads)
-                    yield from whole.to_batches(max_chunksize=BATCH_ROWS)
-                    continue
-                size = max(1024, -(-rows // pieces))
-                for batch in file.iter_batches(
-                    batch_size=size, row_groups=[group], columns=wanted, use_threads=threads
-                ):
-                    yield from (batch.slice(start, BATCH_ROWS) for start in range(0, batch.num_rows, BATCH_ROWS))
+            footer, coded = file.metadata, _with_few_texts(file, wanted)
+        for some in _runs(footer, range(footer.num_row_groups) if groups is None else groups):
+            with cls._open(path, coded, footer) as file:  # what was mapped before is given back
+                for group in some:
+                    yield from cls._group(file, group, wanted, coded, threads=groups is None)
+
+    @classmethod
+    def _group(cls, file: Any, group: int, wanted: list[str], coded: list[str], *, threads: bool) -> Iterator[Any]:
+        """Yield the batches of a row group."""
+        about = file.metadata.row_group(group)
+        pieces = -(-_decoded_bytes(about, wanted, coded) // GROUP_BYTES)
+        if pieces <= 1:
+            whole = file.read_row_group(group, columns=wanted, use_threads=threads)
+            yield from whole.to_batches(max_chunksize=BATCH_ROWS)
+            return
+        size = max(1024, -(-about.num_rows // pieces))
+        for batch in file.iter_batches(batch_size=size, row_groups=[group], columns=wanted, use_threads=threads):
+            yield from (batch.slice(start, BATCH_ROWS) for start in range(0, batch.num_rows, BATCH_ROWS))
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -121,6 +127,20 @@ def _with_few_texts(file: Any, wanted: Sequence[str]) -> list[str]:
             few = 0 <= column.data_page_offset - column.dictionary_page_offset <= _FEW_BYTES
             found += [name] if few else []
     return found
+
+
+def _runs(footer: Any, groups: Iterable[int]) -> Iterator[list[int]]:
+    """Yield the row groups in order, so many at a time as lie in ``OPEN_BYTES`` of the file."""
+    some, size = list[int](), 0
+    for group in groups:
+        some.append(group)
+        about = footer.row_group(group)
+        size += sum(about.column(place).total_compressed_size for place in range(about.num_columns))
+        if size >= OPEN_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _decoded_bytes(group: Any, wanted: Sequence[str], coded: Sequence[str]) -> int:
