@@ -142,6 +142,16 @@ def test_an_index_and_an_array_of_pandas_are_read_as_a_series_is(make: Any, zone
     np.testing.assert_array_equal(as_numbers.transform({"when": times}), as_numbers.transform({"when": odd}))
 
 
+@pytest.mark.parametrize(
+    "cells", [[20200101, None], [True, None], ["2020-01-01", None], [20200101, 2.5], [20200101, "x"]]
+)
+def test_an_array_of_pandas_with_any_cells_is_read_as_a_series_is(cells: list[Any]) -> None:
+    columns = dpsco.PublicColumns(dates={"a": ("1900-01-01", "2100-01-01")}, hashed={"b": 4}, ranges={"c": (0, 3)})
+    for held in (pd.array(cells), pd.Index(cells), pd.Categorical(cells), pd.arrays.SparseArray(cells)):
+        want = columns.transform(dict.fromkeys("abc", cells))
+        np.testing.assert_array_equal(columns.transform(dict.fromkeys("abc", held)), want)
+
+
 def test_an_odd_cell_in_an_index_of_times_moves_the_sums_by_one_row() -> None:
     held = list(pd.Series(np.resize(ORDINARY, 400)).dt.tz_localize("UTC").dt.tz_convert("Europe/Paris"))
     labels = np.arange(400) % 2

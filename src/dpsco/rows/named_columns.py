@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -112,11 +113,10 @@ def _series(column: Any) -> Any:
     pandas finds the type of all three by looking at all cells, so they are read in one way: whatever the type, a cell
     has the value that it has among objects.
     """
-    if hasattr(column, "iloc") or not (hasattr(column, "_from_sequence") or hasattr(column, "to_series")):
+    array, index = hasattr(column, "_from_sequence"), hasattr(column, "to_series") and not hasattr(column, "levels")
+    if hasattr(column, "iloc") or not (array or index):
         return column
-    from pandas import Series
-
-    return Series(column, dtype=getattr(column.dtype, "numpy_dtype", column.dtype))  # objects stay objects
+    return import_module("pandas").Series(column, dtype=column.dtype)  # the type is stated: objects stay objects
 
 
 def _is_temporal(column: Any) -> bool:
