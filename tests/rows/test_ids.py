@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -90,7 +91,7 @@ def test_the_number_seven_is_one_person_in_every_file(tmp_path: Any) -> None:
         write(tmp_path / f"rows{kind}", list(forms))
         assert counted(tmp_path / f"rows{kind}") == [True, *[False] * (len(forms) - 1)]
     assert [id_text(cell) for cell in (Decimal("1E+2"), Decimal("-0.0"), "-0", "+0", -7.0, True)] == [
-        *("100", "0", "0", "0", "-7", "True")
+        *("100", "0", "0", "0", "-7", "")
     ]
 
 
@@ -109,3 +110,28 @@ def test_ids_that_are_times_and_a_unit_that_is_the_label_are_refused(tmp_path: A
         counted(tmp_path / "rows.parquet")
     with pytest.raises(InvalidArgument, match="the label or a feature"):
         FileRows(tmp_path / "rows.parquet", CLASSES, COLUMNS, unit="y", max_rows_per_unit=1)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.array([True, False]),
+        pd.Series([True, False]),
+        pd.Series([True, None], dtype="boolean"),
+        pd.Series([True, False]).astype("category"),
+        pl.Series([True, False]),
+        pa.array([True, False]),
+    ],
+    ids=("numpy", "pandas", "nullable", "categorical", "polars", "arrow"),
+)
+def test_booleans_are_no_ids_because_one_other_id_would_rename_them(ids: Any) -> None:
+    """NumPy makes [True, 7] the numbers 1 and 7: one row of a later chunk gave the unit of others a second name."""
+    with pytest.raises(DataError, match="name no people"):
+        rounds_of_ids(ids, bytes(32), 4)
+    assert rounds_of_ids([True, None, 7], bytes(32), 4).tolist()[:2] == [NO_ROUND, NO_ROUND]
+
+
+def test_a_file_with_ids_of_booleans_is_refused_by_its_type(tmp_path: Any) -> None:
+    write(tmp_path / "rows.parquet", [True, False])
+    with pytest.raises(DataError, match="name no people"):
+        counted(tmp_path / "rows.parquet")

@@ -182,7 +182,8 @@ def id_text(cell: Any) -> str:
                 make numbers of such texts. "7", "007", "7.0", "7e0" are four ids, as are "1" and "true".
     numbers     whole numbers exactly. With a point only if whole and below 2^53: beyond that several ids share one
                 float. Decimals exactly, without trailing zeros.
-    no id       None, NaN, times, lists, empty text, and what writers put for them: nan, inf, null, none, <NA>, NaT.
+    no id       None, NaN, booleans, times, lists, empty text, and what writers put for them: nan, inf, null, none,
+                <NA>, NaT.
 
     >>> id_text(7), id_text(np.float32(7)), id_text("+7"), id_text(2**60 + 1), id_text("007"), id_text("12.10")
     ('7', '7', '7', '1152921504606846977', '007', '12.10')
@@ -204,17 +205,20 @@ def id_text(cell: Any) -> str:
             text = f"{cell:f}" if cell.is_finite() and abs(cell.adjusted()) < _LONGEST else ""
             text = text.rstrip("0").rstrip(".") if "." in text else text
             return "0" if text == "-0" else text
-        return repr(cell) if isinstance(cell, (bool, int)) else ""
+        return repr(cell) if isinstance(cell, int) and not isinstance(cell, bool) else ""
     except Exception:  # as in label_text
         return ""
 
 
 def id_message(what: str, kind: str) -> str:
-    """Return the text of the error about ids in floating point.
+    """Return the text of the error about ids in floating point, or of booleans.
 
-    The type of the ids is declared by whoever passes them. If such a column were read, whole numbers below 2^53 as ids
+    NumPy makes numbers of booleans beside a number and text beside text: one row would rename the ids of others. The
+    type of the ids is declared by whoever passes them. If such a column were read, whole numbers below 2^53 as ids
     and others as none, one missing id would take away the ids of all rows that pandas had above 2^53.
     """
+    if "bool" in kind.lower():
+        return f"{what} has the type {kind}, and two values name no people. Pass whole numbers or text."
     return (
         f"{what} has the type {kind}: beyond 2^53 several ids share one such number, so rows of different people could "
         "not be told apart. pandas makes int64 into float64 where one id is missing: declare the type when you read "

@@ -72,13 +72,14 @@ def column_texts(column: Any, of: str = "label") -> tuple[list[str], NDArray[np.
     Raises
     ------
     DataError
-        If ids have a type of floating point, which several ids share beyond 2^53, or an array a type of times.
+        If ids have a type of floating point, which several ids share beyond 2^53, or of booleans, or an array a type
+        of times.
     """
     rule: Callable[[Any], str] = id_text if of == "id" else label_text
     if is_frame(column):
         column = frame_columns(column)[0]
     refuse_times(column := listed(column))
-    if of == "id" and (kind := _rounded_kind(column)):
+    if of == "id" and (kind := _kind_without_ids(column)):
         raise DataError(id_message("The column of ids", kind))
     known = _plain(column)
     if known is not None:  # a rule per different value
@@ -190,22 +191,23 @@ def _arrow_times(column: Any) -> str | None:
     return str(kind) if types.is_temporal(kind.value_type if types.is_dictionary(kind) else kind) else None
 
 
-def _rounded_kind(column: Any) -> str | None:
-    """Return the name of the column's type if it is one of floating point, else None."""
+def _kind_without_ids(column: Any) -> str | None:
+    """Return the name of the column's type if it is one of floating point or booleans, else None."""
     kind = getattr(column, "dtype", None)
     if hasattr(column, "to_pylist"):
         from dpsco.rows.readers.source import arrow
 
-        own = column.type
-        return str(own) if arrow("pyarrow").types.is_floating(getattr(own, "value_type", own)) else None
+        own, types = column.type, arrow("pyarrow").types
+        kind = getattr(own, "value_type", own)
+        return str(own) if types.is_floating(kind) or types.is_boolean(kind) else None
     if kind is None:
         return None
     categories = getattr(kind, "categories", None)
     if categories is not None and hasattr(categories, "dtype"):
         kind = categories.dtype
-    polars = hasattr(kind, "is_temporal") and kind.is_float()
-    other = not hasattr(kind, "kind") and "float" in str(kind)  # PyTorch
-    return str(kind) if polars or other or getattr(kind, "kind", "O") in "fc" else None
+    polars = hasattr(kind, "is_temporal") and (kind.is_float() or str(kind) == "Boolean")
+    other = not hasattr(kind, "kind") and ("float" in str(kind) or "bool" in str(kind))  # PyTorch
+    return str(kind) if polars or other or getattr(kind, "kind", "O") in "fcb" else None
 
 
 def _frame(frame: Any, width: int) -> Array:

@@ -90,7 +90,8 @@ class ArrowFiles(TableSource):
             missing_columns(path, (name,), schema.names)
             kind = schema.field(name).type
             value = getattr(kind, "value_type", kind)
-            if arrow("pyarrow").types.is_floating(value):
+            types = arrow("pyarrow").types
+            if types.is_floating(value) or types.is_boolean(value):
                 raise DataError(id_message(f"The column {name!r} of {path.name!r}", str(kind)))
             if _has_date(value):
                 raise DataError(
