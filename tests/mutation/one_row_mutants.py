@@ -227,7 +227,7 @@ ONE_ROW = (
         (
             (
                 "rows/cells.py",
-                'return repr(cell) if isinstance(cell, (bool, int)) else ""',
+                'return repr(cell) if isinstance(cell, int) and not isinstance(cell, bool) else ""',
                 'return repr(cell) if cell is not None else ""',
             ),
         ),
@@ -260,8 +260,13 @@ ONE_ROW = (
         (f"{ODD}::test_a_csv_without_a_header_does_not_print_its_first_row",),
     ),
     Mutant(
+        "booleans are ids",
+        (("rows/containers.py", '"kind", "O") in "fcb"', '"kind", "O") in "fc"'),),
+        (f"{IDS}::test_booleans_are_no_ids_because_one_other_id_would_rename_them",),
+    ),
+    Mutant(
         "ids above 2^53 through float64",
-        (("rows/cells.py", "return repr(cell) if isinstance(cell, (bool, int))", "return repr(float(cell)) if cell"),),
+        (("rows/cells.py", "return repr(cell) if isinstance(cell, int)", "return repr(float(cell)) if cell"),),
         (f"{ODD}::test_ids_above_2_to_53_are_different_people",),
     ),
     Mutant(
