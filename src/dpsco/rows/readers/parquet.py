@@ -80,6 +80,8 @@ class ParquetSource(ArrowFiles):
         """
         with cls._open(path) as file:
             footer, coded = file.metadata, _with_few_texts(file, wanted)
+        if groups and max(groups) >= footer.num_row_groups:
+            cls._refuse(path)  # it was cut short since it was looked at
         for some in _runs(footer, range(footer.num_row_groups) if groups is None else groups):
             with cls._open(path, coded, footer) as file:  # what was mapped before is given back
                 for group in some:
