@@ -1,6 +1,6 @@
 """Time of what users call, ``PrivateLogisticRegression(...).fit(X, y)`` with default arguments, over peers and floors.
 
-    python -m benchmarks default_fit               1e6 rows of 64 and of 256 float32, and a small table
+    python -m benchmarks default_fit               1e6 rows of 64 and of 256 float32, a small table, intervals
     python -m benchmarks default_fit 100000        fewer rows
 
 Medians of interleaved runs on two threads, compiled code loaded. Beside each fit: one epoch of scikit-learn's
@@ -106,6 +106,14 @@ def small(n: int = 5000, width: int = 20) -> None:
     print(f"  processor milliseconds         {1e3 * own:>8.2f}")
 
 
+def intervals(n: int = 300_000, width: int = 10) -> None:
+    """Print the processor milliseconds of a fit with intervals: its rounds are plain NumPy."""
+    features, targets = dense_rows(n, width, np.float64)
+    labels = targets.astype(np.int64)
+    own = processor(lambda: estimator(survey="intervals").fit(features, labels))
+    print(f"\np = {width}, n = {n:,}, survey='intervals': processor milliseconds of a fit {1e3 * own:.0f}", flush=True)
+
+
 def processor(work: Callable[[], Any], repeats: int = 5) -> float:
     """Return the median processor seconds of all threads."""
     spent = []
@@ -136,3 +144,4 @@ if __name__ == "__main__":
     for columns in (64, 256):
         large(rows, columns)
     small()
+    intervals()
