@@ -1,13 +1,15 @@
 """jax_privacy: DP-FTRL with noise of a buffered Toeplitz matrix made for the passes, on a network of ``network_task``.
 
-Batches come in one fixed order, the same in every pass, so a row comes back after as many rounds as a pass has.
+Batches come in one fixed order, the same in every pass, so a row comes back after as many rounds as a pass has. The
+matrix has three buffers, which jax_privacy recommends. Making it takes longer than a fit, so the runs of one command
+share it: only the first of them has it in its seconds.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,12 +22,19 @@ from jax_privacy.matrix_factorization import buffered_toeplitz, toeplitz
 from network_task import CENTRE, MOMENTUM, SCALE, Task, main, weight
 
 jax.config.update("jax_enable_x64", True)  # buffered_toeplitz asks for it; weights and rows are float32
+BUFFERS = 3
 
 
-@functools.cache
-def noising_matrix(rounds: int, per_pass: int, passes: int) -> tuple[Any, float]:
+def noising_matrix(rounds: int, per_pass: int, passes: int, folder: Path) -> tuple[Any, float]:
     """Return the matrix made for rows that come back once per pass, and its sensitivity."""
-    made = buffered_toeplitz.optimize(n=rounds, min_sep=per_pass, max_participations=passes)
+    file = folder / f"matrix-{rounds}-{per_pass}.npz"
+    if file.exists():
+        with np.load(file) as numbers:
+            made = buffered_toeplitz.BufferedToeplitz.build(**{name: jnp.asarray(numbers[name]) for name in numbers})
+    else:
+        few = {"min_buffers": BUFFERS, "max_buffers": BUFFERS}
+        made = buffered_toeplitz.optimize(n=rounds, min_sep=per_pass, max_participations=passes, **few)
+        np.savez(file, buf_decay=made.buf_decay, output_scale=made.output_scale)
     squared = toeplitz.minsep_sensitivity_squared(made.toeplitz_coefs(rounds), per_pass, passes, rounds)
     return made.inverse_as_streaming_matrix(), float(squared) ** 0.5
 
@@ -63,7 +72,7 @@ def fit(task: Task, X: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.n
     params, apply = network(task.network, X.shape[-1], rng)
     per_pass = task.rounds // task.passes
     task.rounds, size = per_pass * task.passes, len(y) // per_pass
-    matrix, sensitivity = noising_matrix(task.rounds, per_pass, task.passes)
+    matrix, sensitivity = noising_matrix(task.rounds, per_pass, task.passes, Path(task.file).parent)
     sigma = get_sigma_gaussian(task.epsilon, task.delta)
 
     def loss(p: Any, pixels: Any, labels: Any) -> Any:
