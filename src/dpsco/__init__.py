@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         SnowballSGD,
         SufficientStatistics,
         Surveyed,
+        SurveyedObjective,
         UnacceleratedSRGD,
     )
     from dpsco.planning import Plan, Prediction
@@ -136,6 +137,7 @@ __all__ = [
     "Stream",
     "SufficientStatistics",
     "Surveyed",
+    "SurveyedObjective",
     "UnacceleratedSRGD",
     "__version__",
     "compose",
@@ -186,6 +188,7 @@ _HOMES = {
         "SnowballSGD",
         "SufficientStatistics",
         "Surveyed",
+        "SurveyedObjective",
         "UnacceleratedSRGD",
     ),
     "planning": ("Plan", "Prediction"),

@@ -73,3 +73,45 @@ def test_the_audit_refuses_what_it_cannot_judge() -> None:
     model = PrivateLogisticRegression(delta=1e-5, classes=[0, 1], solver="objective-perturbation")
     with pytest.raises(dpsco.InvalidArgument, match="one-pass"):
         audit(model, data=(X, Y))
+
+
+def scaled_apart() -> tuple[np.ndarray, np.ndarray]:
+    """Five columns that differ a hundredfold and count alike."""
+    rng = np.random.default_rng(4)
+    scale = np.geomspace(0.5, 0.005, 5)
+    rows = rng.standard_normal((6_000, 5)) * scale
+    return rows, (rng.random(6_000) < 1 / (1 + np.exp(-rows / scale @ np.full(5, 0.8)))).astype(int)
+
+
+def test_auto_takes_an_objective_behind_a_survey_where_columns_may_differ() -> None:
+    rows, labels = scaled_apart()
+    given = {"epsilon": 2.0, "delta": 1e-5, "classes": [0, 1], "feature_norm": 1.5}
+    auto = PrivateLogisticRegression(**given, solver="auto").fit(rows, labels)
+    assert auto.plan_.method.name == "surveyed-objective-perturbation"
+    assert "how the columns are scaled" in auto.plan_.rule
+    assert auto.privacy_.private
+    assert auto.privacy_.needs == "convexity"
+    assert auto.privacy_.releases == "phase outputs"
+    assert auto.geometry_ is not None
+    plain = PrivateLogisticRegression(**given, solver="objective-perturbation").fit(rows, labels)
+    assert auto.score(rows, labels) > plain.score(rows, labels) + 0.03
+    with pytest.raises(dpsco.IntervalError, match="rounds behind it"):
+        auto.standard_errors()
+    named = PrivateLogisticRegression(**given, solver="surveyed-objective-perturbation")
+    assert named.fit(rows, labels).plan_.method == auto.plan_.method
+    assert named.privacy_.rounds == 2
+    assert PrivateLogisticRegression(**given, solver="auto", penalty=1e-3).fit(rows, labels).plan_.method.single_epoch
+    with pytest.raises(dpsco.InvalidArgument, match="penalty"):
+        PrivateLogisticRegression(**given, solver="surveyed-objective-perturbation", penalty=1e-3).fit(rows, labels)
+    with pytest.raises(dpsco.InvalidArgument, match="one-pass"):
+        audit(named, data=(rows, labels))
+
+
+def test_a_sparse_table_gives_the_same_model_behind_a_survey() -> None:
+    from scipy.sparse import csr_matrix
+
+    rows, labels = scaled_apart()
+    given = {"delta": 1e-5, "classes": [0, 1], "solver": "surveyed-objective-perturbation", "random_state": 0}
+    with pytest.warns(dpsco.PrivacyLeakWarning):
+        dense, sparse = (PrivateLogisticRegression(**given).fit(x, labels) for x in (rows, csr_matrix(rows)))
+    np.testing.assert_allclose(dense.coef_, sparse.coef_, rtol=1e-4, atol=1e-4)

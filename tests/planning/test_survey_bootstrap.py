@@ -6,7 +6,7 @@ import numpy as np
 
 from dpsco.planning.geometry import Geometry, metric, ridge_gains
 from dpsco.planning.survey_bootstrap import resurvey, simulated_survey
-from dpsco.planning.surveyed_planner import _in_metrics
+from dpsco.planning.survey_worlds import _in_metrics
 
 
 def shape_of(p, noise):

@@ -74,7 +74,7 @@ def plan_subject(plan: Plan, oracle: Any = None) -> Subject:
     if not plan.budget.private:
         raise InvalidArgument("Expected a plan with a finite epsilon: without noise there is no guarantee to audit.")
     fresh = plan.schedule.portions is None and isinstance(plan.schedule.calibration, Calibration)
-    if not fresh or plan.schedule.inner_sigma:
+    if not fresh or plan.method.needs == "convexity":
         raise InvalidArgument(
             f"Expected a plan whose rounds see fresh batches under one clip; method={plan.method.name!r} has others, "
             "and the audit does not know their worst pair."
@@ -126,7 +126,7 @@ def estimator_subject(estimator: Any, features: Array, labels: Array, classes: C
     plan: Plan = model.plan_
     if not plan.budget.private:
         raise InvalidArgument("Expected an estimator with a finite epsilon: without noise there is no guarantee.")
-    if plan.schedule.inner_sigma:
+    if plan.method.needs == "convexity":
         raise InvalidArgument(
             f"Expected a run whose noise is on sums; method={plan.method.name!r} has it inside an objective, and the "
             "audit does not know its worst pair. Audit the estimator with solver='one-pass'."

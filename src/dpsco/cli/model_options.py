@@ -58,7 +58,13 @@ def add_model_options(parser: Any) -> Any:
     )
     model.add_argument(
         "--solver",
-        choices=("one-pass", "auto", "objective-perturbation", "sufficient-statistics"),
+        choices=(
+            "one-pass",
+            "auto",
+            "objective-perturbation",
+            "surveyed-objective-perturbation",
+            "sufficient-statistics",
+        ),
         default="one-pass",
         help="auto: of all methods for rows that can be read again, the one of least predicted excess risk (default "
         "one-pass, whose privacy rests on clipping alone)",

@@ -275,7 +275,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
 
     def _check_penalty(self, planned: Plan) -> None:
         """Refuse a penalty that cannot be kept, before a row is used."""
-        if self.penalty and not isinstance(planned.method, Surveyed):
+        if self.penalty and not (isinstance(planned.method, Surveyed) and planned.method.single_epoch):
             raise InvalidArgument(
                 f"penalty={self.penalty} is applied in the geometry that a survey releases, and this plan has none (n "
                 "is too small, survey='none', another solver, or a start). Leave the penalty out, or lower radius."

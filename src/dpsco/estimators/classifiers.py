@@ -91,7 +91,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
     survey : {"auto", "full", "diagonal", "low-rank", "intervals", "none"}
         "auto": a first round learns the geometry of the rows where that pays. Columns may then differ in size. The
         others as in ``dpsco.plan``.
-    solver : {"one-pass", "auto", "objective-perturbation", "sufficient-statistics"}
+    solver : {"one-pass", "auto", "objective-perturbation", "surveyed-objective-perturbation", "sufficient-statistics"}
         What ``fit`` does with rows at rest. "auto": the method of least predicted excess; ``plan_`` says which and why,
         ``privacy_`` what its proof needs. ``partial_fit`` and iterables of chunks are one pass always.
     geometry : Geometry, optional

@@ -51,9 +51,9 @@ def refuse_plan(evidence: Evidence | None) -> Evidence:
     """Return the evidence, if the plan allows intervals at all."""
     if evidence is None:
         raise IntervalError(
-            "Intervals need a survey: it releases the rows' second moment, and the Hessian and both parts of the "
-            "variance follow from that. This run had none, or its released values were not kept (a model read from a "
-            "file). Plan with survey='intervals' (--survey intervals)."
+            "Intervals need a survey and rounds behind it: they release the rows' second moment, and the Hessian and "
+            "both parts of the variance follow from that. This run had none, or its released values were not kept (a "
+            "model read from a file). Plan with survey='intervals' (--survey intervals)."
         )
     method = evidence.second.plan.method
     if isinstance(evidence.plan.problem.loss, MulticlassHinge):

@@ -32,6 +32,7 @@ from dpsco.methods.schedule import Schedule
 from dpsco.methods.snowball_sgd import SnowballSGD
 from dpsco.methods.sufficient_statistics import SufficientStatistics
 from dpsco.methods.surveyed import Surveyed
+from dpsco.methods.surveyed_objective import SurveyedObjective
 from dpsco.methods.unaccelerated_srgd import UnacceleratedSRGD
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "SnowballSGD",
     "SufficientStatistics",
     "Surveyed",
+    "SurveyedObjective",
     "UnacceleratedSRGD",
     "method_from_dict",
 ]
@@ -103,7 +105,7 @@ def method_from_dict(data: Mapping[str, Any]) -> Method:
         if set(data) != {"name", "map", "later", "source"}:
             raise InvalidArgument(f"Not a method {InGeometry.name!r}: fields are missing, extra or of another version.")
         return InGeometry(map=map_from_dict(data["map"]), later=method_from_dict(data["later"]), source=data["source"])
-    known: dict[str, type[Method]] = {**METHODS, Surveyed.name: Surveyed}
+    known: dict[str, type[Method]] = {**METHODS, **{kind.name: kind for kind in (Surveyed, SurveyedObjective)}}
     kind = known[one_of("method", data["name"], known)]
     given = {name: math.inf if value == "inf" else value for name, value in data.items() if name != "name"}
     if set(given) != {field.name for field in fields(kind)}:

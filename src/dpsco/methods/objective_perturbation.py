@@ -50,7 +50,7 @@ from dpsco.release.calibration import calibrate_residual
 from dpsco.release.float_noise import COUPLING
 from dpsco.release.mechanisms import Independent
 
-__all__ = ["PASSES", "Objective", "ObjectivePerturbation", "objective_of"]
+__all__ = ["PASSES", "RIDGES", "Objective", "ObjectivePerturbation", "objective_of", "rough_noise"]
 
 PASSES = 10
 """Public number of passes that a run counts. The solver's own number depends on the rows and is not told."""
@@ -70,7 +70,8 @@ _FINEST = 2.0**-40
 """tau in units of R sqrt(p), at least: float64 holds a release on the grid that goes with it."""
 _FLATTEST = 2.0**-40
 """Least ridge in units of the largest curvature: sums of up to 4096 x 4096 Hessians stay positive definite."""
-_RIDGES = np.geomspace(2.0**-5, 2.0**20, 101)
+RIDGES = np.geomspace(2.0**-5, 2.0**20, 101)
+"""Ridges that are tried, in units of ``Objective.spread``."""
 _FAR = 12.0
 
 
@@ -91,16 +92,22 @@ class Objective:
     radius: float
     """R: the domain is within it, in the method's coordinates."""
 
-    def wall(self, n: int, sigma: float, parameters: int) -> float:
+    def wall(self, n: int, sigma: Any, parameters: int) -> Any:
         """Curvature beyond R: no n rows and no b of usual size can push the minimiser beyond 2 R."""
         return (n * self.lipschitz + sigma * (math.sqrt(parameters) + _FAR)) / self.radius
 
-    def rounding(self, rows: int, reach: float, wall: float, sigma: float, width: int, parameters: int) -> float:
+    def rounding(self, rows: int, reach: float, wall: Any, sigma: Any, width: int, parameters: int) -> Any:
         """Bound on the distance of the objective's computed gradient from the exact one, where |theta| <= reach."""
         scores = 2.0 * (width + 16) * self.smoothness * reach
         sums = (BLOCK + 128 + 8 * self.classes) * self.lipschitz
         noise = sigma * math.sqrt(parameters) * _FAR
         return _ROUNDOFF * (rows * (scores + sums) + 16.0 * (wall * reach + noise)) + 4 * COUPLING * noise
+
+    def tolerance(self, n: int, ridge: Any, sigma: Any, width: int, parameters: int) -> Any:
+        """Bound on the exact gradient at the solver's point, for one ridge and sigma or for arrays of them."""
+        wall = self.wall(n, sigma, parameters)
+        rounding = _ROOM * self.rounding(n, 2 * self.radius, wall, sigma, width, parameters)
+        return np.maximum(rounding, _FINEST * ridge * self.radius * math.sqrt(parameters))
 
 
 def objective_of(problem: Problem, clip: float) -> Objective:
@@ -201,8 +208,7 @@ class ObjectivePerturbation(ConvexMethod):
                 f"{n * form.smoothness + wall:.6g}: float64 does not resolve the minimiser. Use a larger ridge."
             )
         width = problem.dimension + problem.intercept
-        rounding = _ROOM * form.rounding(n, 2 * form.radius, wall, sigma, width, p)
-        tolerance = max(rounding, _FINEST * ridge * form.radius * math.sqrt(p))
+        tolerance = float(form.tolerance(n, ridge, sigma, width, p))
         noise = calibrate_residual(
             budget,
             clip=form.lipschitz,
@@ -327,14 +333,14 @@ def _ridge(form: Objective, n: int, p: int, budget: Budget) -> float:
     shares = 1.0 / np.arange(1.0, p + 1.0)
     h = 0.5 * M * shares / np.sum(shares)
     square = min(form.radius / 2, 2.5 * L / M) ** 2 / p
-    ridges = form.spread * _RIDGES
-    noise = L * _rough_noise(form, ridges, budget)
+    ridges = form.spread * RIDGES
+    noise = L * rough_noise(form, ridges, budget)
     top = (square * ridges**2 + noise**2)[:, None] + n * h * L**2 / (4 * M)
     excess = 0.5 * np.sum(h * top / (n * h + ridges[:, None]) ** 2, axis=1)
     return float(f"{ridges[int(np.nanargmin(excess))]:.4g}")
 
 
-def _rough_noise(form: Objective, ridges: Array, budget: Budget) -> Array:
+def rough_noise(form: Objective, ridges: Array, budget: Budget) -> Array:
     """Return sigma / L to three digits for each ridge; inf where the ridge is too small."""
     if not budget.private:
         return np.zeros_like(ridges)

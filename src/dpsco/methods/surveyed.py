@@ -129,6 +129,8 @@ class Surveyed(MomentMethod, RoundMethod):
     health: float = 0.1
 
     name: ClassVar[str] = "surveyed"
+    laters: ClassVar[tuple[str, ...]] = (*LATER, MeasuredSRGD.name)
+    """What ``later`` can be."""
     reason: ClassVar[str] = (
         "each row enters the survey or one clipped difference, never both; one Gaussian mechanism covers either."
     )
@@ -136,7 +138,7 @@ class Surveyed(MomentMethod, RoundMethod):
     def __post_init__(self) -> None:
         put = object.__setattr__
         one_of("kind", self.kind, MOMENTS)
-        one_of("later", self.later, (*LATER, MeasuredSRGD.name))
+        one_of("later", self.later, self.laters)
         put(self, "rows", positive_integer("rows", self.rows, "It is the number of surveyed rows."))
         for name in ("gradient", "health"):
             put(self, name, positive(name, getattr(self, name), "It weighs a part of the survey."))

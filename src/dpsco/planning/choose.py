@@ -8,7 +8,7 @@ from typing import Any
 from dpsco.accounting.budget import Budget
 from dpsco.clipping.survey import MOMENTS
 from dpsco.errors import InvalidArgument, one_of, positive_integer
-from dpsco.methods import METHODS
+from dpsco.methods import METHODS, ObjectivePerturbation, SurveyedObjective
 from dpsco.methods.surveyed import LATER
 from dpsco.planning.at_rest import SOLVERS, least_excess, rest_plan
 from dpsco.planning.geometry import Geometry
@@ -69,14 +69,15 @@ def plan(
         Whether a first round learns the geometry of the rows (methods/surveyed.py) and decides on the others. "auto"
         takes one where it is possible, public numbers say that it pays, and none of method, rule, memory and mechanism
         is given. "intervals" is "full" on more rows, up to a quarter: as many as standard errors need. With a kind,
-        ``method`` may be "accelerated-srgd", "unaccelerated-srgd", "dp-sgd" or "dp-ftrl".
+        ``method`` may be "accelerated-srgd", "unaccelerated-srgd", "dp-sgd", "dp-ftrl" or "objective-perturbation".
     geometry : Geometry, optional
         ``result.geometry`` of an earlier run on the same population, or ``dpsco.public_geometry(rows)``: the rounds run
         in it, and no rows, round or budget go to a survey. Methods as for a survey.
     passes : {1, None}
         1: each row is read once. None: rows are at rest, and passes are free. Then the method of least predicted excess
-        is taken: one pass, ``"objective-perturbation"`` or ``"sufficient-statistics"`` (at_rest.py), where none of
-        method, rule, rounds, memory, mechanism and geometry is given.
+        is taken: one pass, ``"surveyed-objective-perturbation"``, ``"objective-perturbation"`` or
+        ``"sufficient-statistics"`` (at_rest.py), where none of method, rule, rounds, memory, mechanism and geometry is
+        given.
 
     Returns
     -------
@@ -103,8 +104,12 @@ def plan(
     if passes is None and free and rounds is None and geometry is None and survey not in WANTED:
         return least_excess(plan(problem, n=n, budget=budget, survey=survey), problem)
     variant = method is None and mechanism is None
-    method = one_of("method", method or _OURS, METHODS)
+    method = one_of("method", method or _OURS, (*METHODS, SurveyedObjective.name))
     one_of("survey", survey, SURVEYS)
+    if method == SurveyedObjective.name:
+        if survey == "none":
+            raise InvalidArgument(f"method={method!r} begins with a survey. Leave survey out, or name its kind.")
+        method, survey = ObjectivePerturbation.name, "full" if survey == "auto" else survey
     if geometry is not None or survey in WANTED:
         return _in_geometry(problem, n, budget, method, rounds, survey, geometry, bare=bare)
     if method != _OURS:
@@ -138,11 +143,14 @@ def _in_geometry(
 ) -> Plan:
     """Return the plan with a survey of a given kind, or in a given geometry."""
     name = f"survey={survey!r}" if geometry is None else "geometry="
-    if not bare or method not in LATER:
+    laters = LATER if geometry is not None or survey == "intervals" else (*LATER, *SurveyedObjective.laters)
+    if not bare or method not in laters:
         raise InvalidArgument(
-            f"{name} decides on every hyperparameter of {', '.join(LATER)}. Leave rule, memory and mechanism out, and "
+            f"{name} decides on every hyperparameter of {', '.join(laters)}. Leave rule, memory and mechanism out, and "
             "choose one of these methods."
         )
+    if method in SurveyedObjective.laters and rounds is not None:
+        raise InvalidArgument(f"Expected rounds={rounds} to be left out: a survey and one objective are two rounds.")
     if geometry is None:
         made = surveyed_plan(problem, n, budget, rounds=rounds, survey=survey, later=method)
         if made is None:

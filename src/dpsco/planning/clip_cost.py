@@ -23,7 +23,7 @@ import numpy as np
 
 from dpsco.query import Array
 
-__all__ = ["clip_cost", "clip_costs", "label_spread"]
+__all__ = ["clip_cost", "clip_costs", "gamma_quantiles", "label_spread"]
 
 _SHARES = np.geomspace(0.2, 3.0, 28)
 _FIRST, _STEP = math.log(0.2), math.log(15.0) / 27
@@ -96,10 +96,10 @@ def clip_cost(tables: Array, share: float | Array, m: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _log_reaches(tail: float) -> Array:
-    return np.log(np.outer(_SHARES, 1 / np.sqrt(_gamma_quantiles(tail))))
+    return np.log(np.outer(_SHARES, 1 / np.sqrt(gamma_quantiles(tail))))
 
 
-def _gamma_quantiles(tail: float) -> Array:
+def gamma_quantiles(tail: float) -> Array:
     """Return quantiles of a gamma variable of mean 1 and variance ``tail``, scaled to mean 1."""
     # The cube of a Gaussian (Wilson and Hilferty 1931) is close enough, and needs no special function.
     if tail <= 0:

@@ -6,7 +6,7 @@ import math
 import textwrap
 
 from dpsco.accounting.budget import Budget
-from dpsco.methods import AcceleratedSRGD, Method, Schedule, Surveyed, UnacceleratedSRGD
+from dpsco.methods import AcceleratedSRGD, Method, Schedule, Surveyed, SurveyedObjective, UnacceleratedSRGD
 from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.planning.prediction import Prediction
 from dpsco.planning.spectrum_priors import loss_scale
@@ -36,16 +36,28 @@ def _surveyed(schedule: Schedule, method: Surveyed, rule: str) -> str:
     """Return what is known before the survey, and what will be known after it."""
     problem, n, budget = schedule.problem, schedule.n, schedule.budget
     noise, by_id = schedule.calibration.at(0).sigma / method.rows, budget.adjacency == "add-remove"
+    which, others = method.surveyed_rows(by_id=by_id), n - method.rows
+    objective = isinstance(method, SurveyedObjective)
+    how = (
+        f"n = {n:,} rows in two releases: a survey of {which}, then one objective of the other {others:,}, minimised "
+        "in about ten passes."
+        if objective
+        else f"One pass over n = {n:,} rows in at most T = {method.rounds} rounds: a survey of {which}, then rounds on "
+        f"the other {others:,}."
+    )
+    after = "scales and directions of the columns, "
+    after += (
+        "the longest row and the ridge of the objective, the noise in it, and the predicted excess."
+        if objective
+        else "where the rounds start, their number, batch size, clip, beta and mechanism, and the predicted excess."
+    )
     lines = [
-        f"One pass over n = {n:,} rows in at most T = {method.rounds} rounds: a survey of "
-        f"{method.surveyed_rows(by_id=by_id)}, then rounds on the other {n - method.rows:,}. {problem.loss.kind} loss, "
-        f"{problem.parameters:,} parameters in a {problem.domain.kind}.",
-        _surveyed_guarantee(budget),
+        f"{how} {problem.loss.kind} loss, {problem.parameters:,} parameters in a {problem.domain.kind}.",
+        _objective_guarantee(budget) if objective and budget.private else _surveyed_guarantee(budget),
         f"Known before: the survey releases {schedule.survey_length:,} numbers ({method.kind} second moment, gradient "
         f"at zero, health), each with noise of standard deviation {noise:.3g} in its mean, in units of the feature "
         "norm.",
-        "Known after: scales and directions of the columns, where the rounds start, their number, batch size, clip, "
-        "beta and mechanism, and the predicted excess. All follow from the released survey; the budget does not.",
+        f"Known after: {after} All follow from the released survey; the budget does not.",
         *_noise_before(schedule, n - method.rows),
         *((_MEASURED,) if method.later == MeasuredSRGD.name else ()),
         *([f"Chosen by the rule {rule}."] if rule != "survey" else ()),
@@ -84,6 +96,15 @@ def _surveyed_guarantee(budget: Budget) -> str:
         f"Guarantee: ({budget.epsilon:.6g}, {budget.delta:.3g})-DP for {covered}, {budget.adjacency} adjacency; "
         f"mu = {budget.mu:.6g} exactly. Each row is in the survey or in one later round, and either has Gaussian noise "
         "for the whole budget."
+    )
+
+
+def _objective_guarantee(budget: Budget) -> str:
+    return (
+        f"Guarantee: ({budget.epsilon:.6g}, {budget.delta:.3g})-DP for one row, {budget.adjacency} adjacency. Each row "
+        "is in the survey or in the objective. Gaussian noise covers the survey's sum; noise in the objective and a "
+        "little on its minimiser cover the other rows, by accounting/objective.py. That needs the loss to be convex "
+        "and the minimiser to be exact up to a certified distance. The run has no mu of its own."
     )
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpsco.methods import Surveyed
+from dpsco.methods import Surveyed, SurveyedObjective
+from dpsco.methods.objective_perturbation import PASSES
 from dpsco.planning.plan import Plan
 from dpsco.planning.theorems import c_dp
 
@@ -53,7 +54,9 @@ def _this_plan(plan: Plan) -> MethodCost:
     gradients = schedule.rows * points - (points - 1) * schedule.batch_size
     if schedule.portions is not None:
         gradients = sum(round(schedule.size(step)) for step in range(schedule.rounds))
-    if isinstance(method, Surveyed):  # the survey asks about one point, the first later round too
+    if isinstance(method, SurveyedObjective):
+        gradients = method.rows + PASSES * (plan.n - method.rows)
+    elif isinstance(method, Surveyed):  # the survey asks about one point, the first later round too
         gradients = 2 * plan.n - method.rows - (plan.n - method.rows) // max(1, plan.rounds - 1)
     bytes_per_round = 8 * plan.problem.parameters * (points + 1)
     return MethodCost("this plan", plan.rounds, gradients, bytes_per_round, method.single_epoch, method.name)

@@ -30,7 +30,7 @@ from dpsco.methods import DPFTRL, DPSGD, AcceleratedSRGD, InGeometry, Method, Un
 from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.methods.surveyed import INTERCEPT, LATER, refusal
 from dpsco.parallel import one_blas_thread
-from dpsco.planning.geometry import Geometry, metric
+from dpsco.planning.geometry import Geometry, Metric, metric
 from dpsco.planning.plan import Plan
 from dpsco.planning.prediction import Prediction
 from dpsco.planning.spectrum_priors import loss_scale
@@ -40,11 +40,11 @@ from dpsco.planning.surveyed_planner import MOST_ROUNDS, RoundsChoice, rounds_ch
 from dpsco.problem import Box, Logistic, Problem, Softmax
 from dpsco.query import Array
 
-__all__ = ["InMetric", "fitting", "geometry_plan", "rounds_in"]
+__all__ = ["SANE", "InMetric", "fitting", "geometry_plan", "map_of", "rounds_in", "start_of"]
 
 _LEAST_RATIO = 1e-4
 _TINY = 1e-12
-_SANE = 1e12
+SANE = 1e12
 """Clip, beta and the length of mapped rows are of order 1 to p: whatever is beyond this is not a plan."""
 _USUAL, _QUIET = 4.0, 0.1
 """Radius of squares over the usual length of a contribution, at least; the relative noise in a square up to which it is
@@ -105,23 +105,15 @@ def rounds_in(
         clips_apart=budget.clips_apart,
     )
     form = metric(shape, choice.ridge)
-    constant = INTERCEPT if problem.intercept else 0.0
-    if _in_factors(shape):
-        of, none = shape.scale[0], np.zeros((columns, 0))
-        factors = (shape.directions, of * form.gains, float(of * form.rest))
-        row_map: RowMap = LowRankMap(none, problem.feature_norm, constant, *factors)
-    else:
-        row_map = RowMap(form.matrix, problem.feature_norm, constant)
+    row_map = map_of(problem, shape, form)
     longest = row_map.norm
     if not math.isfinite(choice.predicted) or not all(
-        1 / _SANE < value < _SANE for value in (choice.clip, choice.beta, longest)
+        1 / SANE < value < SANE for value in (choice.clip, choice.beta, longest)
     ):
         return None
     if later == MeasuredSRGD.name:
         choice = _wider(choice, _SLACK * longest * scale.slope)
-    u0 = np.asarray(form.start(start.x.reshape(columns, outputs)).T.ravel())
-    if not np.all(np.isfinite(u0)):
-        u0 = np.zeros(columns * outputs)
+    u0 = start_of(form, start.x.reshape(columns, outputs))
     ours = later in (AcceleratedSRGD.name, MeasuredSRGD.name)
     prediction = Prediction(choice.optimisation, choice.noise, choice.sampling) if ours else None
     T = min(most, rows)
@@ -148,6 +140,22 @@ def _wider(choice: RoundsChoice, most: float) -> RoundsChoice:
         return choice
     factor = min(max(math.sqrt(_FAINT * choice.sampling / choice.noise), 1.0), most / choice.clip)
     return dataclasses.replace(choice, clip=factor * choice.clip, noise=factor**2 * choice.noise)
+
+
+def map_of(problem: Problem, shape: Geometry, form: Metric) -> RowMap:
+    """Return the map of rows into a metric; in factors where these are cheaper."""
+    constant = INTERCEPT if problem.intercept else 0.0
+    if not _in_factors(shape):
+        return RowMap(form.matrix, problem.feature_norm, constant)
+    of, none = shape.scale[0], np.zeros((shape.p, 0))
+    factors = (shape.directions, of * form.gains, float(of * form.rest))
+    return LowRankMap(none, problem.feature_norm, constant, *factors)
+
+
+def start_of(form: Metric, x: Array) -> Array:
+    """Return u_0 of a start x (p, K); 0 where it is not finite."""
+    u0 = np.asarray(form.start(x).T.ravel())
+    return u0 if np.all(np.isfinite(u0)) else np.zeros(x.size)
 
 
 def _in_factors(shape: Geometry) -> bool:

@@ -24,13 +24,15 @@ from dpsco.clipping.row_map import RowMap
 from dpsco.errors import InvalidArgument
 from dpsco.methods.in_geometry import mapped_problem
 from dpsco.methods.surveyed import Surveyed
+from dpsco.methods.surveyed_objective import SurveyedObjective, plain_objective
 from dpsco.parallel import one_blas_thread
 from dpsco.planning.geometry import Geometry, geometry
 from dpsco.planning.low_rank_geometry import low_rank_geometry
+from dpsco.planning.objective_in_geometry import objective_in
 from dpsco.planning.plan import Plan
 from dpsco.planning.released_survey import Health, ReleasedSurvey, read_survey
 from dpsco.planning.response_planner import response_plan
-from dpsco.planning.rounds_in_geometry import fitting, rounds_in
+from dpsco.planning.rounds_in_geometry import InMetric, fitting, rounds_in
 from dpsco.planning.spectrum_priors import loss_scale
 from dpsco.planning.survey_start import Start, start_from
 from dpsco.problem import Everything, L2Ball, Logistic, Problem, Softmax, Squared
@@ -86,8 +88,11 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
     seen = low_rank_geometry(survey) if method.kind == "low-rank" else geometry(survey)
     shape = fitting(problem, dataclasses.replace(seen, feature_norm=problem.feature_norm))
     kind = problem.loss.kind if isinstance(problem.loss, (Logistic, Softmax)) else "other"
-    start = start_from(survey, shape, loss=kind, curvature=scale.curvature, gap=scale.gap)
+    objective = isinstance(method, SurveyedObjective)
+    start = start_from(survey, shape, loss=kind, curvature=scale.curvature, gap=scale.gap, doubted=objective)
     left = plan.n - method.rows
+    if isinstance(method, SurveyedObjective):
+        return _objective(plan, method, shape, survey, start)
     made = rounds_in(
         problem,
         left,
@@ -113,6 +118,21 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
     )
 
 
+def _objective(
+    plan: Plan, method: SurveyedObjective, shape: Geometry, survey: ReleasedSurvey, start: Start
+) -> SecondStage:
+    """Return the objective on the other rows: in the survey's geometry, or as they are if that shows nothing usable."""
+    problem, budget, left = plan.problem, plan.budget, plan.n - method.rows
+    made = objective_in(problem, left, budget, shape, start, survey_rows=method.rows)
+    if made is None:
+        mapped, later = plain_objective(problem, left, budget)
+        found = InMetric(_as_they_are(plan, method), later, None, np.zeros(mapped.parameters))
+    else:
+        mapped, found = made
+    later_plan = Plan(mapped, left, budget, found.later, rule="released survey", prediction=found.prediction)
+    return SecondStage(later_plan, found.map, mapped.domain.project(found.start), shape, survey)
+
+
 def _squared_slope(problem: Problem, survey: ReleasedSurvey, start: Start, slope: float) -> float:
     """Return the mean square of the loss's derivative near the optimum, or somewhat more."""
     seen = survey.health.squared_slope
@@ -130,10 +150,8 @@ def _squared_slope(problem: Problem, survey: ReleasedSurvey, start: Start, slope
 
 def _unwhitened(plan: Plan, method: Surveyed, shape: Geometry, survey: ReleasedSurvey) -> SecondStage:
     """Return the plain plan on the other rows, for a survey that shows nothing usable."""
-    problem, left, constant = plan.problem, plan.n - method.rows, method.moment(plan.problem).constant
-    columns, most = problem.dimension + problem.intercept, method.rounds - 1
-    none = np.zeros((columns, 0))
-    row_map = LowRankMap(none, problem.feature_norm, constant, none, np.zeros(0), 1.0)
+    problem, left, most = plan.problem, plan.n - method.rows, method.rounds - 1
+    row_map = _as_they_are(plan, method)
     mapped = mapped_problem(problem, row_map)
     if isinstance(problem.loss, Squared) and isinstance(mapped.domain, Everything):  # it has slopes of every size there
         mapped = dataclasses.replace(mapped, domain=L2Ball(_WIDE * problem.loss.label_bound))
@@ -143,6 +161,13 @@ def _unwhitened(plan: Plan, method: Surveyed, shape: Geometry, survey: ReleasedS
     start = mapped.domain.project(np.zeros(mapped.parameters))
     made = _with_room(plan, dataclasses.replace(made, rule="released survey"))
     return SecondStage(made, row_map, start, shape, survey)
+
+
+def _as_they_are(plan: Plan, method: Surveyed) -> LowRankMap:
+    """Return the map that only scales rows to norm 1 and adds the constant."""
+    problem = plan.problem
+    none = np.zeros((problem.dimension + problem.intercept, 0))
+    return LowRankMap(none, problem.feature_norm, method.moment(problem).constant, none, np.zeros(0), 1.0)
 
 
 def _with_room(plan: Plan, later: Plan) -> Plan:

@@ -45,6 +45,8 @@ _DOUBT = 1.5
 _MOST_SPREAD = 9.0
 """Variance of the scores beyond which a start is not believed."""
 _LEAST_SHARE = 1e-3
+_USUAL_SHARE = 0.2
+"""Deviation of a class share from equal ones, before the survey."""
 _FEW = 2000
 _TOGETHER = 1 << 16
 """Numbers of one array of chances: softmax has many draws."""
@@ -100,7 +102,13 @@ class Start:
 
 
 def start_from(
-    released: ReleasedSurvey, shape: Geometry, *, loss: str, curvature: float = 1.0, gap: float = 0.5
+    released: ReleasedSurvey,
+    shape: Geometry,
+    *,
+    loss: str,
+    curvature: float = 1.0,
+    gap: float = 0.5,
+    doubted: bool = False,
 ) -> Start:
     """Return the start of a surveyed run.
 
@@ -111,6 +119,9 @@ def start_from(
     curvature, gap, loss
         "logistic", "softmax", or "other": then ``curvature`` (second derivative in the score) and ``gap`` (a sensible
         F(0) - F*) are used and the base is zero.
+    doubted
+        Whether class shares are drawn towards equal ones by as much as noise hides them: an objective is held at its
+        start by a ridge, and a start far out is worse than none.
     """
     c, gradient = released.constant, released.gradient
     outputs = gradient.shape[1]
@@ -122,6 +133,8 @@ def start_from(
     if loss in ("logistic", "softmax"):
         flat = 0.5 if loss == "logistic" else 1 / outputs
         shares = flat - gradient[-1] / c if c > 0 else np.full(outputs, flat)
+        if doubted and c > 0:
+            shares = flat + (shares - flat) / (1 + noise / (_USUAL_SHARE * c) ** 2)
         shares = np.clip(shares, _LEAST_SHARE, 1 - _LEAST_SHARE)
         if loss == "softmax":
             shares = shares / np.sum(shares)

@@ -8,6 +8,7 @@ from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, positive_integer
 from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.methods.surveyed import LATER, Surveyed, refusal
+from dpsco.methods.surveyed_objective import SurveyedObjective
 from dpsco.planning.plan import Plan
 from dpsco.planning.surveyed_planner import MOST_ROUNDS, survey_choice
 from dpsco.problem import Problem
@@ -44,13 +45,19 @@ def surveyed_plan(
             clips_apart=_APART[budget.adjacency],
             kind=survey,
             centred=not problem.intercept,
+            objective=later in SurveyedObjective.laters,
         )
         if choice.kind is not None:
-            method = Surveyed(
-                rounds=rounds or MOST_ROUNDS,
-                rows=max(1, choice.rows, min(10 * columns, n // 6)),
-                kind=choice.kind,
-                later=MeasuredSRGD.name if measured else later,
+            surveyed = max(1, choice.rows, min(10 * columns, n // 6))
+            method = (
+                SurveyedObjective(rows=surveyed, kind=choice.kind)
+                if later in SurveyedObjective.laters
+                else Surveyed(
+                    rounds=rounds or MOST_ROUNDS,
+                    rows=surveyed,
+                    kind=choice.kind,
+                    later=MeasuredSRGD.name if measured else later,
+                )
             )
             return Plan(problem, n, budget, method, rule="survey")
         refused = choice.reason

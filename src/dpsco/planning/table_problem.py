@@ -7,6 +7,7 @@ from typing import Any
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, one_of, positive_integer
+from dpsco.methods import SurveyedObjective
 from dpsco.planning.at_rest import SOLVERS, least_excess, rest_plan
 from dpsco.planning.choose import SURVEYS, WANTED, plan
 from dpsco.planning.geometry import Geometry
@@ -61,7 +62,7 @@ def table_plan(
         Bound on the norm of the model, in scores. Unless given, ``WIDE`` with a survey, and without one 20 for
         classifiers and 10 for regressions: the plain plan counts on models of ordinary size. ``ROOMY`` for methods on
         rows at rest.
-    solver : {"one-pass", "auto", "objective-perturbation", "sufficient-statistics"}
+    solver : {"one-pass", "auto", "objective-perturbation", "surveyed-objective-perturbation", "sufficient-statistics"}
         "auto": whichever has the least predicted excess on rows at rest (at_rest.py), where neither ``rounds``,
         ``geometry``, a kind of survey nor one of ``options`` is given: these belong to one pass.
     gaussian : bool
@@ -82,6 +83,9 @@ def table_plan(
                 f"solver={solver!r} plans without rounds, geometry, a kind of survey, rule, memory and mechanism. "
                 "Leave them out, or use solver='one-pass'."
             )
+        if solver == SurveyedObjective.name:
+            wide = Problem(loss, model_ball(radius or WIDE, loss), width, intercept=intercept)
+            return rest_plan(wide, n, budget, solver)
         if solver != "auto":
             return rest_plan(at_rest, n, budget, solver)
         shared: dict[str, Any] = {"n": n, "budget": budget, "intercept": intercept, "radius": radius, "rounds": rounds}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,8 @@ class ChunkStream(Stream):
         for step, portion in enumerate(whole(portions)):
             if only and self._items is not None:
                 yield Batch(step, Again(partial(self._from_start, portion.rows)))
+            elif self._items is not None:
+                yield Batch(step, Again(partial(self._again, portion, count())))
             else:
                 yield Batch(step, self._chunks(portion.rows))
 
@@ -82,6 +85,13 @@ class ChunkStream(Stream):
         if self.rows_read and self._items is not None:
             self._source, self._waiting, self.rows_read = iter(self._items), WaitingRows(), 0
         yield from self._chunks(size)
+
+    def _again(self, portion: Portion, reads: Iterator[int]) -> Iterator[Chunk]:
+        """Yield the rows that come next; in later calls the same rows, behind those of the portions before."""
+        if next(reads) and self._items is not None:
+            self._source, self._waiting, self.rows_read = iter(self._items), WaitingRows(), 0
+            deque(self._chunks(portion.first), maxlen=0)
+        yield from self._chunks(portion.rows)
 
     def _chunks(self, size: int) -> Iterator[Chunk]:
         left = size

@@ -140,8 +140,8 @@ def render(
     budget, schedule, method = facts.budget or plan.budget, plan.schedule, plan.method
     planned, rounds, sampling = schedule.rows, schedule.rounds, schedule.sampling
     if second is not None:
-        sampling = _survey_in_words(plan, facts)
         schedule = second.plan.schedule
+        sampling = f"{_survey_in_words(plan, facts)}; {schedule.sampling}"
         planned, rounds = planned + schedule.rows, rounds + schedule.rounds
     noise = schedule.most_noise
     if not budget.private:
@@ -205,7 +205,7 @@ def _survey_in_words(plan: Plan, facts: Facts) -> str:
     by_id = plan.budget.adjacency == "add-remove" or facts.clipping in (Clipping.CLIENTS, Clipping.SERVER)
     which = method.surveyed_rows(by_id=by_id) if isinstance(method, Surveyed) else ""
     numbers = f"clip {noise.clip:.6g}, sigma {noise.sigma:.6g}, difference {noise.difference:.6g}"
-    return f"after a survey of {which} ({numbers}); one pass"
+    return f"after a survey of {which} ({numbers})"
 
 
 def _of_geometry(source: str) -> tuple[str, ...]:

@@ -10,17 +10,20 @@ solvers run for a public number of steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.clipping import LinearOracle, Oracle
+from dpsco.clipping import LinearOracle, Oracle, RowMap
 from dpsco.clipping.bound import LARGEST_NORM, SMALLEST_NORM, clip_scale, row_norms
 from dpsco.errors import InvalidArgument
 from dpsco.problem import Problem
 from dpsco.query import Array, Batch, Chunk, Clipped, Portion, Query
+from dpsco.rows.csr import CsrRows, is_sparse
+from dpsco.rows.one_pass import Again
 from dpsco.run.result import Counts
 from dpsco.run.row_passes import RowPasses, within
 
@@ -32,7 +35,10 @@ def _no_normals(step: int, size: int) -> Array:
 
 
 class CountedRows:
-    """Access to rows that counts. ``bounded`` rows are shortened to the problem's feature norm."""
+    """Access to rows that counts. ``bounded`` rows are shortened to the problem's feature norm.
+
+    ``row_map`` turns the rows of a solver before that. The oracle behind a survey has the map in itself.
+    """
 
     def __init__(
         self,
@@ -41,8 +47,9 @@ class CountedRows:
         indices: Callable[[int, int, int, int], NDArray[np.int64]],
         bounded: bool,
         normals: Callable[[int, int], Array] = _no_normals,
+        row_map: RowMap | None = None,
     ) -> None:
-        self._oracle, self._problem, self._bounded = oracle, problem, bounded
+        self._oracle, self._problem, self._bounded, self._map = oracle, problem, bounded, row_map
         self.indices, self.normals = indices, normals
         self._gradients = self._steps = 0
         self._participation = 0
@@ -88,6 +95,9 @@ class CountedRows:
         """Rows for the solver of an objective; ``counted`` passes over ``rows`` rows count, both public."""
         for state in range(counted):
             self._count(rows, state + 1)
+        if self._map is not None:
+            made = partial(_mapped, self._map, batch.chunks)
+            batch = Batch(batch.step, Again(made) if isinstance(batch.chunks, Again) else made())
         return RowPasses(self._problem, batch, clip, constant)
 
     def _count(self, gradients: int, states: int) -> None:
@@ -95,6 +105,13 @@ class CountedRows:
         self._gradients += gradients
         self._steps += 1
         self._participation = max(self._participation, states)
+
+
+def _mapped(row_map: RowMap, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Yield the rows of a solver in the coordinates of a survey, in float64."""
+    for features, labels in chunks:
+        rows = CsrRows.of(features).dense() if is_sparse(features) else features
+        yield row_map.rows(np.asarray(rows, dtype=np.float64)), labels
 
 
 class _Phase:

@@ -190,7 +190,6 @@ class Run:
         self._add(query, clipped)
 
     def _taking(self) -> tuple[Stage, Query]:
-        """Return the round that takes rows."""
         stage, state, query = self._round()
         if stage.state is not state:
             raise HorizonError("finish_round was interrupted after the release of this round. Call it again first.")
@@ -226,7 +225,8 @@ class Run:
             Whether the caller began the call by ``begin_push``. It ends it in its last statement, ``unfinished =
             False``: Python handles no signal between a plain assignment and the ``return`` behind it.
         """
-        if self._stage.schedule.portions is not None or self.plan.budget.adjacency == "add-remove":
+        fresh = self._stage.schedule.portions is None and self.plan.method.single_epoch
+        if not fresh or self.plan.budget.adjacency == "add-remove":
             raise InvalidArgument("Pushed rows are placed by position, in rounds of one size: plan for that.")
         if not within:
             self.begin_push(len(labels))

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dpsco.clipping import MappedOracle, Oracle, linear_oracle
+from dpsco.clipping import MappedOracle, Oracle, RowMap, linear_oracle
 from dpsco.errors import CheckpointError
 from dpsco.held_files import Entry, Place
 from dpsco.inference import Evidence
@@ -53,6 +53,8 @@ class Stage:
         Values to release in place of new ones (watch.py).
     behind : tuple of Round
         The rounds of the stage before, if there is one: a survey.
+    row_map : RowMap, optional
+        Turns the rows of a solver.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Stage:
         ledger: Ledger,
         replay: Sequence[Array] | None,
         behind: tuple[Round, ...] = (),
+        row_map: RowMap | None = None,
     ) -> None:
         self.plan, self.method, self.schedule = plan, plan.method, plan.schedule
         self.ledger = ledger
@@ -71,9 +74,8 @@ class Stage:
         )
         self.restored = self.releaser.complete
         secrets = self.releaser
-        self.rows = CountedRows(
-            oracle, plan.problem, secrets.indices, self.method.needs == "convexity", secrets.inner_normals
-        )
+        bounded = self.method.needs == "convexity" and not self.schedule.survey_length  # a survey shortens rows itself
+        self.rows = CountedRows(oracle, plan.problem, secrets.indices, bounded, secrets.inner_normals, row_map)
         self.state = self.method.start(self.schedule, start)
         self._behind = behind
         self._seen: list[Round] = []
@@ -148,8 +150,8 @@ class Ledgers:
 
 
 def evidence_of(plan: Plan, second: SecondStage | None, stage: Stage) -> Evidence | None:
-    """Return what the rounds behind a survey released so far; None without one, and before the first."""
-    if second is None or not stage.told:
+    """Return what rounds behind a survey released so far; None without any, and before the first."""
+    if second is None or not stage.told or not plan.method.single_epoch:
         return None
     points, sums = (np.stack(part) for part in zip(*stage.told, strict=True))
     return Evidence(plan, second, points, sums, stage.method.output(stage.state), complete=stage.complete)
@@ -198,8 +200,9 @@ def rounds_behind(
             raise CheckpointError(_LOST)
     master = new_key() if survey.restored else derive(survey.ledger.key, "rounds")
     oracle: Oracle | None = None
-    if not elsewhere:
-        later = second.plan
+    later = second.plan
+    solver = later.method.needs == "convexity"
+    if not elsewhere and not solver:
         inner = linear_oracle(later.problem, later.n, squares=later.schedule.squares)
         oracle = MappedOracle(inner, second.map)
     ledger = ledgers.open(second.plan, about, None if home is None else home / "rounds", master)
@@ -207,7 +210,7 @@ def rounds_behind(
         raise CheckpointError(_LOST)  # without its key the survey cannot be compared with these rows
     if home is not None:
         write_atomic(home / _BEGUN, b"")
-    return second, Stage(second.plan, second.start, oracle, ledger, replay, survey.trace)
+    return second, Stage(later, second.start, oracle, ledger, replay, survey.trace, second.map if solver else None)
 
 
 def _round(step: int, before: State, after: State) -> Round:
