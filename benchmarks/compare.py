@@ -9,6 +9,12 @@ The last command writes the tables and conclusions of ``build/compare`` between 
 copies its plots, JSON and HTML page to docs/compare/. A folder with a map alone changes the map alone. A medium
 comparison leaves out the paper's table, its rates and its open question: the page keeps those of the last full
 comparison and states its version.
+
+    python -m benchmarks.compare untuned build/compare [REGIMES]
+
+Tuning is most of a map's work. This command measures again what is not tuned, our plans and one-pass rivals in the
+survey's geometry, in the regimes of docs/compare/map.json, or in so many more of them. It keeps the lines of tuned
+rivals: rows and keys are the same. It continues where it stopped. The page then says that they are of an earlier run.
 """
 
 from __future__ import annotations
@@ -24,7 +30,9 @@ import numpy as np
 from benchmarks.adult import load
 from dpsco.pages import write_comparison_page
 from dpsco.research.compare.comparison_plots import draw_plots
+from dpsco.research.compare.kept_regimes import keep_regime, kept_regimes, regime_digest
 from dpsco.research.compare.map_picture import SUMMARY, bracket_line, draw_map, summary
+from dpsco.research.compare.regime_map import Cell, measure_cell
 from dpsco.research.compare.text_tables import Table, markdown, tables
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -73,7 +81,28 @@ def map_parts(results: dict[str, Any]) -> dict[str, str]:
         "half as many per further factor of ten, at least one."
     )
     left_out = f" Left out: {'; '.join(results['left_out'])}." if results["left_out"] else ""
-    return {"map": f"{markdown(table)}\n\n{regimes} {bracket_line(results)}{left_out}"}
+    earlier = " Tuned rivals are those of an earlier run on the same rows." if results.get("tuned_earlier") else ""
+    return {"map": f"{markdown(table)}\n\n{regimes} {bracket_line(results)}{left_out}{earlier}"}
+
+
+def untuned(folder: Path, regimes: Path = Path("1000000")) -> None:
+    """Write the committed map to ``folder``, measured again but for tuned rivals; at most so many regimes at once."""
+    committed = json.loads((DOCS / "compare" / MAP).read_text())
+    keys, scale, path, left = committed["keys"], committed["scale"], folder / "untuned.jsonl", int(str(regimes))
+    folder.mkdir(parents=True, exist_ok=True)
+    known, cells = kept_regimes(path), []
+    for each in committed["cells"]:
+        cell = Cell(**{name: value for name, value in each.items() if name != "lines"})
+        digest = regime_digest(cell, keys, f"{scale}, untuned", "")
+        if digest not in known and left > 0:
+            tuned = {(line["limit"], line["method"]): line for line in each["lines"]}
+            left, known[digest] = left - 1, measure_cell(cell, keys, scale, tuned=tuned)
+            keep_regime(path, digest, known[digest])
+        cells += [{**each, "lines": known[digest]}] if digest in known else []
+    print(f"  {len(cells)} of {len(committed['cells'])} regimes are measured")
+    if len(cells) == len(committed["cells"]):
+        results = {**committed, "cells": cells, "tuned_earlier": True}
+        (folder / MAP).write_text(json.dumps(results, separators=(",", ":")))
 
 
 def filled(page: str, texts: dict[str, str]) -> str:
@@ -107,4 +136,4 @@ def page(folder: Path) -> None:
 
 if __name__ == "__main__":
     command, *paths = sys.argv[1:]
-    {"rows": rows, "page": page}[command](*map(Path, paths))
+    {"rows": rows, "page": page, "untuned": untuned}[command](*map(Path, paths))

@@ -58,7 +58,7 @@ def test_no_contender_goes_beyond_its_limit(scale) -> None:
         assert planned.method.single_epoch or each.limit == "passes free"
         assert each.tuned == (bool(each.behind) or (each.name not in OURS and "survey" not in each.name))
         assert not each.tuned or each.behind or planned.method.tunable
-        assert kind(each.name, planned) in {each.name, "survey + SRGD", "SRGD", "objective"}
+        assert kind(each.name, planned) in {each.name, "survey + SRGD", "survey + objective", "SRGD", "objective"}
     both = {"DP-FTRL", "unaccelerated", *(("objective", "Newton", "DP-GD") if scale != "quick" else ())}
     assert {*OURS, *both, *(f"survey + {name}" for name in both)} <= names
 
@@ -93,6 +93,15 @@ def test_a_regime_is_measured_for_every_limit() -> None:
         {**line, "seconds": other["seconds"]}
         for line, other in zip(measure_cell(SMALL, 1, "quick"), lines, strict=True)
     ]
+
+
+def test_tuned_lines_of_an_earlier_run_can_be_kept() -> None:
+    contender = next(one for one in contenders(PROBLEM, SMALL.n, SMALL.epsilon, scale="quick") if one.tuned)
+    known = {"limit": contender.limit, "method": contender.name, "kind": contender.name, "excess": 7.0, **OF_ALL}
+    ours = {"limit": "one pass", "method": "default", "kind": "SRGD", "excess": 7.0, **OF_ALL}
+    given = {(line["limit"], line["method"]): line for line in (known, ours)}
+    lines = measure_cell(SMALL, 1, "quick", tuned=given)
+    assert [line for line in lines if line["excess"] == 7.0] == [known]  # ours are measured always
 
 
 def test_rows_that_tune_do_not_score() -> None:

@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from dpsco.accounting.budget import Budget
-from dpsco.methods import Surveyed
+from dpsco.methods import Surveyed, SurveyedObjective
 from dpsco.planning.choose import plan
 from dpsco.planning.plan import Plan
 from dpsco.planning.table_problem import table_plan
@@ -65,6 +65,8 @@ def kind(name: str, planned: Plan) -> str:
     """Return the method behind a name: ours is called by what was planned."""
     if name not in OURS:
         return name
+    if isinstance(planned.method, SurveyedObjective):
+        return "survey + objective"
     return "survey + SRGD" if isinstance(planned.method, Surveyed) else KINDS[planned.method.name]
 
 

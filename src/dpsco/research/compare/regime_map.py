@@ -102,8 +102,18 @@ def runs_of(cell: Cell, keys: int) -> int:
     return max(1, keys >> max(0, math.ceil(math.log10(cell.numbers)) - 5))
 
 
-def measure_cell(cell: Cell, keys: int, scale: str, data: FileData | None = None) -> list[dict[str, Any]]:
-    """Return one line per limit and method: mean excess, its standard error, tuning, seconds and released bytes."""
+def measure_cell(
+    cell: Cell,
+    keys: int,
+    scale: str,
+    data: FileData | None = None,
+    *,
+    tuned: Mapping[tuple[str, str], dict[str, Any]] | None = None,
+) -> list[dict[str, Any]]:
+    """Return one line per limit and method: mean excess, its standard error, tuning, seconds and released bytes.
+
+    ``tuned`` has lines of an earlier run, by limit and method, to keep for methods that are tuned.
+    """
     if data is None:
         problem, rows = (
             Problem(Logistic(), L2Ball(RADIUS), cell.p),
@@ -114,6 +124,10 @@ def measure_cell(cell: Cell, keys: int, scale: str, data: FileData | None = None
     tuning = _TUNING if cell.numbers <= _ALMOST_ALIKE else 1
     lines = []
     for contender in contenders(problem, cell.n, cell.epsilon, scale=scale):
+        known = (tuned or {}).get((contender.limit, contender.name)) if contender.tuned else None
+        if known is not None:
+            lines.append(known)
+            continue
         try:
             lines.append(_line(contender, rows, runs_of(cell, keys), tuning))
         except DpscoError:  # a plan that this regime does not allow
