@@ -78,8 +78,8 @@ def _hinge_scale(width: float) -> LossScale:
     """Return the scale of the smoothed hinge, which bends within ``width`` below a margin of 1 alone.
 
     The curvature is that of the chord from 0 to the optimum, the gradient at 0 over the distance; the disagreement is
-    that at the optimum. Both are for Gaussian scores and logistic labels, scores spread by 1 to 1.5: within a tenth for
-    widths from 0.1 to 4.
+    that at the optimum. Both are for Gaussian scores and logistic labels, scores spread by 1.25: within 15 % for widths
+    from 0.1 to 4.
     """
     if width < 1:
         return LossScale(0.4 + 0.3 * width, 1.9 - width, score=1.0, gap=0.5, slope=1.0)
