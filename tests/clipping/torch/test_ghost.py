@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import dpsco.torch
+from dpsco.clipping.torch.ghost_rules import embedding
 from dpsco.clipping.torch.terms import Table
 from dpsco.query import Batch, Query
 
@@ -270,6 +271,21 @@ def test_the_sum_at_a_word_does_not_depend_on_the_words_of_other_rows() -> None:
         assert torch.equal(alone[0], together[row])
         first = [index[row].tolist().index(word) for word in index[row].unique()]
         assert set(alone[0].abs().sum(1).nonzero().flatten().tolist()) == set(first)
+
+
+def test_words_that_differ_between_the_points_are_added_where_each_point_has_them() -> None:
+    rng = np.random.default_rng(1)
+    layer = nn.Embedding(5, 3, padding_idx=4)
+    words = [torch.from_numpy(rng.integers(0, 5, (70, 6))) for _ in range(2)]
+    words[1][:, :2] = words[0][:, :2]
+    signals = [torch.from_numpy(rng.normal(size=(70, 6, 3))) for _ in range(2)]
+    scale = torch.from_numpy(rng.random(70))
+    expected, total = torch.zeros(5, 3, dtype=torch.float64), torch.zeros(5, 3, dtype=torch.float64)
+    for weight, index, signal in zip((8.0, -7.0), words, signals, strict=True):
+        expected.index_add_(0, index.flatten(), (weight * scale[:, None, None] * signal).flatten(0, 1))
+    expected[4] = 0.0
+    embedding(layer, (8.0, -7.0), words, signals)["weight"].add_sum(scale, total, None)
+    assert torch.allclose(total, expected, rtol=0, atol=1e-10)
 
 
 def test_a_loss_of_one_number_is_asked_row_by_row() -> None:
