@@ -14,8 +14,9 @@ from scipy.sparse import csr_array
 
 import dpsco
 from dpsco.rows import cells as one_cell
+from dpsco.rows.category_columns import Category, Hashed
 from dpsco.rows.cells import canonical_text, coded
-from dpsco.rows.column_kinds import Category, Hashed, Number
+from dpsco.rows.column_kinds import Number
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.prefetch import prefetched

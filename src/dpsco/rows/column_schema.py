@@ -14,7 +14,8 @@ from typing import Any
 
 from dpsco.errors import InvalidArgument
 from dpsco.json_files import write_atomic
-from dpsco.rows.column_kinds import Boolean, Category, Column, Date, Hashed, Number
+from dpsco.rows.category_columns import Category, Hashed
+from dpsco.rows.column_kinds import Boolean, Column, Date, Number
 
 __all__ = ["entries_of", "from_entries", "read_schema", "write_schema"]
 

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from dpsco.errors import InvalidArgument
 from dpsco.parallel import for_each
+from dpsco.rows.category_columns import Category, Hashed
 from dpsco.rows.column_arguments import chosen, dropped, ends_of, levels_of, named, names_of
-from dpsco.rows.column_kinds import Boolean, Category, Column, Date, Hashed, Number
+from dpsco.rows.column_kinds import Boolean, Column, Date, Number
 from dpsco.rows.column_schema import entries_of, from_entries, read_schema, write_schema
 from dpsco.rows.encoded_rows import stamped
 from dpsco.rows.named_columns import table_of
