@@ -125,6 +125,40 @@ def test_the_first_layer_of_such_a_model_has_no_ghost_rule(model, why: str) -> N
     assert all(why in line for line in lines if line.startswith("first."))
 
 
+class SortsRowsOfWords(nn.Module):
+    """Rows by their number of words; ``padding`` is the word that does not count."""
+
+    def __init__(self, words: int, padding: int, *, descending: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Embedding(words, 8), nn.Linear(8, 2)
+        self.padding, self.descending = padding, descending
+
+    def forward(self, x):
+        order = (x != self.padding).sum(1).argsort(descending=self.descending, stable=True)
+        return self.last(torch.tanh(self.first(x[order])).sum(1)[order.argsort()])
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(("words", "padding"), [(12, 2), (12, 7), (12, 11), (900, 3), (900, 899)])
+def test_a_word_that_orders_rows_shows_in_any_table(words: int, padding: int, descending: bool) -> None:
+    oracle = dpsco.torch.oracle(SortsRowsOfWords(words, padding, descending=descending), squares)
+    assert "depends on the other rows" in oracle.describe(WIDTH).splitlines()[0]
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(3, 7, (ROWS, WIDTH)).astype(float), np.where(np.arange(ROWS) % 2, 1e-3, 1e6)
+    other, labels = x.copy(), y.copy()
+    x[0], other[0], labels[0] = 6, padding, 1e9
+    query = Query(1, (oracle.start,), (1.0,), CLIP, ROWS, GRID)
+    one, two = (oracle.answer(query, Batch(1, [rows])).total for rows in ((x, y), (other, labels)))
+    assert np.linalg.norm(one - two) <= 2 * CLIP * (1 + SUMMATION_SLACK)
+
+
+def test_ordinary_layers_of_words_keep_their_ghost_rules() -> None:
+    model = nn.Sequential(nn.Embedding(12, 8, padding_idx=5), nn.Flatten(), nn.Linear(8 * WIDTH, 2))
+    lines = dpsco.torch.oracle(model, squares).describe(WIDTH).splitlines()
+    assert all("ghost" in line for line in lines[:3])
+
+
 def test_ordinary_layers_keep_their_ghost_rules() -> None:
     lines = dpsco.torch.oracle(TwoLayers(), squares).describe(WIDTH).splitlines()
     assert all("ghost, linear" in line for line in lines[:4])

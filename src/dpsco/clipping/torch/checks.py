@@ -104,6 +104,7 @@ def check_rows_independent(
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         (first, losses), (again, losses_again) = run(rows, labels, 1), run(rows, labels, 2)
         vector, tried = losses.ndim > 0 and len(losses) == len(rows), _neighbourhoods(others, labels, first)
+        tried += [(words, labels) for words in _words(module, others)]
         apart = [
             _apart(run, (rows, labels), neighbours, place, vector=vector)
             for neighbours in tried
@@ -149,6 +150,25 @@ def _neighbourhoods(others: Tensor, labels: Tensor, outputs: list[Tensor]) -> li
     return found
 
 
+def _words(module: Any, others: Tensor) -> list[Tensor]:
+    """Return rows of whole numbers above 1, up to the length of each table; none for other types.
+
+    A word may mean something to a model, such as padding: 0 and 1 do not show what it does to other rows. These are
+    the first words in both orders, random ones of each table, and rows that end in its last word or in ``padding_idx``.
+    """
+    if others.is_floating_point():
+        return []
+    sizes = {len(table) for table in (*module.parameters(), *module.buffers()) if table.ndim == 2 and len(table) > 2}
+    ends = {size - 1 for size in sizes}
+    ends |= {int(layer.padding_idx) for layer in module.modules() if getattr(layer, "padding_idx", None) is not None}
+    found = [_padded(others, word) for word in sorted(ends)]
+    for size in sorted(sizes):
+        first = torch.arange(others.numel()) % size
+        mixed = torch.randint(size, first.shape, generator=torch.Generator().manual_seed(0))
+        found += [words.reshape(others.shape).to(others) for words in (first, first.flip(0), mixed)]
+    return found
+
+
 def _crowds(others: Tensor, labels: Tensor) -> list[Rows]:
     """Return longer batches of one row each, the first row's own first: rows alike compete for what is scarce.
 
@@ -159,11 +179,11 @@ def _crowds(others: Tensor, labels: Tensor) -> list[Rows]:
     return [(kind.expand(CROWD, *kind.shape), labels[:1].expand(CROWD)) for kind in kinds]
 
 
-def _padded(rows: Tensor) -> Tensor:
-    """Return the rows with zeros in the second half of their first axis."""
+def _padded(rows: Tensor, value: int = 0) -> Tensor:
+    """Return the rows with ``value`` in the second half of their first axis."""
     padded = rows.clone()
     if rows.ndim > 1:
-        padded[:, (rows.shape[1] + 1) // 2 :] = 0
+        padded[:, (rows.shape[1] + 1) // 2 :] = value
     return padded
 
 
