@@ -16,6 +16,7 @@ from dpsco import methods
 from dpsco.accounting.poisson import multiplier
 from dpsco.clipping import LinearOracle, PerExample
 from dpsco.clipping.choose_oracle import linear_oracle
+from dpsco.clipping.linear_blocks import DenseBlock
 from dpsco.pages.guarantee_in_words import guarantee_in_words
 from dpsco.query import Batch
 from dpsco.run import watching
@@ -41,12 +42,12 @@ def plan_for(adjacency: str = "zero-out", problem: dpsco.Problem = PROBLEM) -> d
 
 def apart_by_place(query, oracle) -> float:
     """How far a zero row in front moves a sum of 100 blocks whose sums lie a hair beside a rounding boundary."""
-    blocks, grid = 100, query.grid or 2.0**-12
+    blocks, grid, size = 100, query.grid or 2.0**-12, DenseBlock.rows(P, 1)
     hair = grid / 1e5
     last = 2 * hair * np.arange(1, blocks + 1)
-    rows = np.zeros((256 * blocks, P))
-    rows[255::256, 0] = 2 * last
-    rows[0::256, 0] = 2 * (grid / 2 + hair - last)  # at x = 0 and y = 0 a row's gradient is half of it
+    rows = np.zeros((size * blocks, P))
+    rows[size - 1 :: size, 0] = 2 * last
+    rows[0::size, 0] = 2 * (grid / 2 + hair - last)  # at x = 0 and y = 0 a row's gradient is half of it
     labels = np.zeros(len(rows))
     without = oracle.answer(query, Batch(0, [(rows, labels)])).total
     front = np.vstack([np.zeros((1, P)), rows]), np.zeros(len(rows) + 1)
