@@ -201,8 +201,9 @@ class PublicColumns:
 
         Examples
         --------
-        >>> PublicColumns(ranges={"age": (20, 70)}).original_units([5.0], 1.0)
-        (array([0.1]), -1.0)
+        >>> coef, intercept = PublicColumns(ranges={"age": (20, 70)}).original_units([5.0], 1.0)
+        >>> coef.tolist(), float(intercept)
+        ([0.1], -1.0)
         """
         slopes, offsets, _ = self.units
         given = np.asarray(coef, dtype=np.float64)

@@ -274,5 +274,5 @@ def test_the_report_says_whom_it_protects_and_whom_it_trusts() -> None:
     assert example.unit.startswith("one row")
     assert any("trusted" in line for line in client.assumptions)
     assert any("cannot check" in line for line in example.assumptions)
-    assert any("number of answers of nodes, without noise" in line for line in example.assumptions)
+    assert any("number of nodes that sent a sum, without noise" in line for line in example.assumptions)
     assert type(client).from_json(client.to_json()) == client
