@@ -43,7 +43,10 @@ _LEFTOVER = re.compile(r"\.dpsco-[0-9a-f]{16}\.new")
 
 def jsonable(value: Any) -> Any:
     """Convert tuples to lists, and infinities to strings that ``float`` reads back."""
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:  # most values, without the slow tests below
+        return value
+    if kind is not float and isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [jsonable(item) for item in value]

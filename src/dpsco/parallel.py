@@ -194,12 +194,32 @@ def one_blas_thread() -> Any:
     The number of BLAS threads changes the bits of sums. BLAS threads also wait for each other: on busy cores the norm
     of 1e5 numbers takes milliseconds instead of microseconds.
     """
-    return _libraries("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
+    return _OneThread(_libraries("scipy.linalg" in sys.modules))
+
+
+class _OneThread:
+    """Limits libraries from now on, and until the end of a ``with`` block if it is used as one.
+
+    Only those that have more threads are touched: inside another limit there are none.
+    """
+
+    def __init__(self, libraries: list[Any]) -> None:
+        counts = [(library, library.num_threads) for library in libraries]
+        self._limited = [(library, threads) for library, threads in counts if threads is not None and threads != 1]
+        for library, _ in self._limited:
+            library.set_num_threads(1)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        for library, threads in self._limited:
+            library.set_num_threads(threads)
 
 
 @cache
-def _libraries(scipy: bool) -> Any:
-    """Return the libraries loaded so far; scipy brings a BLAS of its own when it is first used."""
+def _libraries(scipy: bool) -> list[Any]:
+    """Return the BLAS libraries loaded so far; scipy brings one of its own when it is first used."""
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)

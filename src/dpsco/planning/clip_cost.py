@@ -16,6 +16,7 @@ Guarantee: public or released numbers decide. Cost: milliseconds, once per plan 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -23,7 +24,7 @@ import numpy as np
 
 from dpsco.query import Array
 
-__all__ = ["clip_cost", "clip_costs", "gamma_quantiles", "label_spread"]
+__all__ = ["clip_cost", "clip_cost_tables", "clip_costs", "gamma_quantiles", "label_spread"]
 
 _SHARES = np.geomspace(0.2, 3.0, 28)
 _FIRST, _STEP = math.log(0.2), math.log(15.0) / 27
@@ -49,11 +50,19 @@ def label_spread(chances: Array, weights: Array) -> Array:
     """
     squares = np.sum(chances**2, axis=1, keepdims=True)
     slopes = np.sqrt(np.maximum(squares - 2 * chances + 1, _LEAST))
-    if chances.shape[1] == 2:
+    two = chances.shape[1] == 2
+    if two:
         slopes = 1 - chances  # one score: its derivative, not that of two
     some = max(1, _TOGETHER // chances.size)
     found = []
     for k in range(0, len(_REACHES), some):
+        if two:  # sums of two numbers, each in an array of its own
+            (q, s), (r, t) = zip(chances.T, slopes.T, strict=True)
+            first, second = (np.minimum(1.0, _REACHES[k : k + some, None] / slope) for slope in (s, t))
+            one, other = q * first, r * second
+            means = one + other
+            found.append((one * first + other * second - means**2) @ weights)
+            continue
         factors = np.minimum(1.0, _REACHES[k : k + some, None, None] / slopes)  # (reaches, rows, K)
         shortened = chances * factors
         means = np.sum(shortened, axis=2)
@@ -71,8 +80,21 @@ def clip_costs(spread: Array, tail: float) -> Array:
     tail : float
         Variance of ||P a||^2 over its squared mean.
     """
-    costs = 0.5 * np.interp(_log_reaches(round(tail, 3)), _LOG_REACHES, spread, right=0.0)
-    return np.log(np.mean(costs, axis=1) + _LEAST)
+    return _costs(spread, _log_reaches(round(tail, 3)))
+
+
+def clip_cost_tables(spreads: Sequence[Array], tails: Sequence[float]) -> Array:
+    """Return ``clip_costs`` of every tail and spread at once, of shape (tails, spreads, shares)."""
+    reaches = [_log_reaches(round(tail, 3)) for tail in tails]
+    if len({reach.shape for reach in reaches}) > 1:  # rows of one length have one quantile
+        return np.array([[_costs(spread, reach) for spread in spreads] for reach in reaches])
+    together = np.array(reaches)
+    return np.stack([_costs(spread, together) for spread in spreads], axis=1)
+
+
+def _costs(spread: Array, log_reaches: Array) -> Array:
+    costs = 0.5 * np.interp(log_reaches, _LOG_REACHES, spread, right=0.0)
+    return np.log(np.mean(costs, axis=-1) + _LEAST)
 
 
 def clip_cost(tables: Array, share: float | Array, m: Array) -> Array:

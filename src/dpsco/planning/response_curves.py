@@ -40,6 +40,7 @@ LONGEST = 256
 _COARSE = 60
 _RATIOS = np.concatenate([np.geomspace(1e-6, 0.05, _COARSE, endpoint=False), np.geomspace(0.05, 4.0, 101)])
 _PLACES = np.log(_RATIOS)
+_WIDTHS = np.diff(_PLACES)
 _HUGE = 1e60
 
 
@@ -66,9 +67,14 @@ def interpolated(ratios: Array, *tables: Array) -> Array:
 def _below(places: Array) -> NDArray[np.intp]:
     """Index of the tabulated ratio below each place: both parts of the table are even in log q, so none is searched."""
     coarse, fine = ((_COARSE - 1) / (_PLACES[_COARSE - 1] - _PLACES[0]), 100.0 / (_PLACES[-1] - _PLACES[_COARSE]))
-    above = _COARSE + (places - _PLACES[_COARSE]) * fine
-    found = np.where(places >= _PLACES[_COARSE], above, (places - _PLACES[0]) * coarse)
-    return np.clip(found.astype(np.intp), 0, len(_PLACES) - 2)  # a place that is NaN has an index too
+    above = places - _PLACES[_COARSE]
+    above *= fine
+    above += _COARSE
+    found = places - _PLACES[0]
+    found *= coarse
+    np.copyto(found, above, where=places >= _PLACES[_COARSE])
+    index = found.astype(np.intp)
+    return np.clip(index, 0, len(_PLACES) - 2, out=index)  # a place that is NaN has an index too
 
 
 def ratio_weights(ratios: Array, amounts: Array) -> tuple[slice, Array]:
@@ -87,9 +93,11 @@ def ratio_weights(ratios: Array, amounts: Array) -> tuple[slice, Array]:
         The tabulated ratios that occur.
     weights : array of shape (k, .., used ratios)
     """
-    places = np.clip(np.log(np.maximum(ratios, _RATIOS[0])), _PLACES[0], _PLACES[-1])
+    places = np.maximum(ratios, _RATIOS[0])
+    np.clip(np.log(places, out=places), _PLACES[0], _PLACES[-1], out=places)
     below = _below(places)
-    above = (places - _PLACES[below]) / (_PLACES[below + 1] - _PLACES[below])
+    above = np.subtract(places, _PLACES[below], out=places)
+    above /= _WIDTHS[below]
     used = slice(int(np.min(below)), int(np.max(below)) + 2)
     k, lines, width = len(amounts), math.prod(ratios.shape[:-1]), used.stop - used.start
     row = np.arange(lines).reshape(ratios.shape[:-1])[..., None]

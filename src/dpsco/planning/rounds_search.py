@@ -108,8 +108,7 @@ def _sums(given: Candidates) -> Array:
 def _parts(given: Candidates, sums: Array, places: Places, shares: Array, *, free: bool) -> tuple[Array, Array, Array]:
     """Optimisation and cost, noise, sampling: (clips, places, hypotheses, factors); ``free`` leaves out the cost."""
     decay, drift, sampling, motion, noise, shake = sums[:, places] if len(places) < sums.shape[1] else sums
-    shape = len(given.tables), *given.betas.shape
-    run, beta, ridge = np.unravel_index(places, shape)
+    run, beta, ridge = np.unravel_index(places, (len(given.tables), *given.betas.shape))
     step = given.betas[beta, ridge]
     rows = (given.batches[run] * step**2)[:, None, None]
     privacy = np.multiply.outer(shares**2, (given.reach[run, ridge] / step) ** 2)[..., None, None]

@@ -1,6 +1,6 @@
 """A plausible truth behind a released survey, and the survey of that truth: the parametric bootstrap of stage two.
 
-``assumed_spectrum`` and ``assumed_signal`` give spectrum, curvature factor, and how far the optimum is, along each
+``assumed_spectrum`` and ``AssumedSignal`` give spectrum, curvature factor, and how far the optimum is, along each
 direction. Hidden signal follows xi^(1 - alpha). ``simulated_survey`` and ``resurvey`` survey such a truth: the
 directions and the start that a run would have, beside the truth that it cannot know. The directions depend on the
 spectrum alone, so all hypotheses about the signal share them.
@@ -17,10 +17,10 @@ from functools import lru_cache
 import numpy as np
 
 from dpsco.planning.geometry import Geometry, clean_spectrum, floored, positive_mean, true_spectrum
-from dpsco.planning.survey_start import Start, wiener
+from dpsco.planning.survey_start import Start, Wiener
 from dpsco.query import Array
 
-__all__ = ["SIGNAL", "Resurvey", "Simulated", "assumed_signal", "assumed_spectrum", "resurvey", "simulated_survey"]
+__all__ = ["SIGNAL", "AssumedSignal", "Resurvey", "Simulated", "assumed_spectrum", "resurvey", "simulated_survey"]
 
 SIGNAL = 0.6
 """F(base) - F* is about this share of the base's loss at most."""
@@ -42,6 +42,8 @@ class Simulated:
     signs: Array
     normals: Array
     """(k,): signs of the optimum, and the noise of the gradient, that decide on the shrinkage."""
+    sizes: Array
+    """(k,): ``floored`` sizes of the geometry."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,7 @@ def simulated_survey(truth: Array, shape: Geometry, each: float) -> Simulated:
     observed, directions = np.linalg.eigh(np.diag(truth) + noise + noise.T + np.diag(np.diag(draw)))
     sizes = clean_spectrum(observed, shape.radius / 2)
     made = Geometry(np.ones(k), directions, sizes, 0.0, observed, s, shape.radius, np.zeros(k))
-    return Simulated(made, signs, normals)
+    return Simulated(made, signs, normals, floored(made))
 
 
 @lru_cache(maxsize=8)
@@ -106,7 +108,7 @@ def resurvey(
     pull = c * truth * far
     gradient = -pull * seen.signs + seen.normals * rough
     along = (shape.directions.T @ gradient)[:, None]
-    shrunk, _, _ = wiener(along, floored(shape), variance, shape.noise, rows, c, copies=each)
+    shrunk = Wiener(along, seen.sizes, variance, shape.noise, rows, each).step(c)
     return Resurvey(shrunk, far, pull, rough)
 
 
@@ -115,46 +117,59 @@ def assumed_spectrum(shape: Geometry) -> Array:
     return np.maximum(true_spectrum(shape), _EMPTY)
 
 
-def assumed_signal(
-    shape: Geometry, truth: Array, start: Start, share: float, alpha: float, rows: int
-) -> tuple[float, float, Array, Array]:
-    """Signal, curvature factor, squared shift of the start and distance still to go, on the spectrum ``truth`` (p,).
+class AssumedSignal:
+    """What a survey leaves open about the signal, on the spectrum ``truth`` (p,), for any leaning alpha.
 
-    All stay within what F(base) allows.
+    All stays within what F(base) allows.
     A signal h in the hidden directions, shared out in proportion to xi^(1 - alpha), has a squared gradient of
     2 c h sum(xi^(2 - alpha)) / sum(xi^(1 - alpha)): the released gradient shows h, with a standard deviation.
     """
-    c, p, k = start.curvature, shape.p, len(shape.sizes)
-    moved = np.concatenate([np.zeros(p - k), start.moved])
-    left = np.concatenate([np.full(p - k, float(np.max(start.left, initial=0.0))), start.left])
-    gained = 0.5 * c * float(np.sum(truth * moved))
-    fits = min(1.0, BELIEVED * start.gap / max(gained, 1e-300))
-    moved, gained = moved * fits, gained * fits
-    ahead = max(0.5 * c * float(np.sum(truth * left)), 1e-300)
-    room = max(SIGNAL * start.gap - gained, share * start.gap)
-    left = left * min(1.0, room / ahead)
-    hidden = np.concatenate([np.ones(p - k, dtype=bool), shape.observed < shape.radius])
-    hidden = hidden if np.any(hidden) else np.ones(p, dtype=bool)
-    sizes = np.maximum(truth, float(np.mean(truth[hidden])) / FLOOR)
-    profile = sizes ** (1 - alpha)
-    part, known = np.where(hidden, profile, 0.0) / np.sum(profile[hidden]), hidden[p - k :]
-    shown, doubt = 0.0, math.inf
-    if start.gradient_square is not None and np.any(known):
-        variance = (start.gradient_variance + c * truth[p - k :] / rows)[known]
-        unit = 2 * c * max(float(np.sum(part * truth)), _EMPTY)
-        shown = float(np.sum(start.gradient_square[known] - variance)) / unit
-        doubt = math.sqrt(2 * float(np.sum(variance**2))) / unit
-    if shape.intercept:
-        others = max(
-            float(np.sum(profile[:-1])), float(np.sum(profile[hidden]))
-        )  # the base knows the largest direction
-        mean = max(share * start.gap * float(np.sum(profile[hidden])) / others, _EMPTY)
-        doubt = math.hypot(doubt, MODEL_DOUBT * mean)
-        expected = positive_mean(shown, doubt, mean) if math.isfinite(doubt) else mean
-        expected -= 0.5 * c * float(np.sum((truth * moved)[hidden]))
-        short = max(0.0, min(expected, room) - 0.5 * c * float(np.sum((truth * left)[hidden])))
-    else:
-        short = max(0.0, min(share * start.gap, max(0.0, shown) + 2 * doubt) - min(ahead, room))
-    signal = gained + min(ahead, room) + short
-    factor = min(c, start.curvature_at(signal))
-    return signal, factor, moved * (c / factor), left * (c / factor) + 2 * short * part / (factor * sizes)
+
+    def __init__(self, shape: Geometry, truth: Array, start: Start, share: float, rows: int) -> None:
+        c, p, k = start.curvature, shape.p, len(shape.sizes)
+        moved = np.concatenate([np.zeros(p - k), start.moved])
+        left = np.concatenate([np.full(p - k, float(np.max(start.left, initial=0.0))), start.left])
+        gained = 0.5 * c * float(np.sum(truth * moved))
+        fits = min(1.0, BELIEVED * start.gap / max(gained, 1e-300))
+        self._moved, self._gained = moved * fits, gained * fits
+        self._ahead = max(0.5 * c * float(np.sum(truth * left)), 1e-300)
+        self._room = max(SIGNAL * start.gap - self._gained, share * start.gap)
+        self._left = left * min(1.0, self._room / self._ahead)
+        hidden = np.concatenate([np.ones(p - k, dtype=bool), shape.observed < shape.radius])
+        self._hidden = hidden if np.any(hidden) else np.ones(p, dtype=bool)
+        self._sizes = np.maximum(truth, float(np.mean(truth[self._hidden])) / FLOOR)
+        self._shape, self._truth, self._start, self._share = shape, truth, start, share
+        known = self._hidden[p - k :]
+        self._seen: tuple[float, float] | None = None
+        """Square of the gradient beyond its variance, and the deviation of that, over the hidden directions."""
+        if start.gradient_square is not None and np.any(known):
+            variance = (start.gradient_variance + c * truth[p - k :] / rows)[known]
+            beyond = float(np.sum(start.gradient_square[known] - variance))
+            self._seen = beyond, math.sqrt(2 * float(np.sum(variance**2)))
+        self._known_gain = 0.5 * c * float(np.sum((truth * self._moved)[self._hidden]))
+        self._known_left = 0.5 * c * float(np.sum((truth * self._left)[self._hidden]))
+
+    def at(self, alpha: float) -> tuple[float, float, Array, Array]:
+        """Return signal, curvature factor, squared shift of the start and distance still to go."""
+        start, share, sizes, hidden = self._start, self._share, self._sizes, self._hidden
+        c, ahead = start.curvature, min(self._ahead, self._room)
+        profile = sizes ** (1 - alpha)
+        behind = np.sum(profile[hidden])
+        part = np.where(hidden, profile, 0.0) / behind
+        shown, doubt = 0.0, math.inf
+        if self._seen is not None:
+            unit = 2 * c * max(float(np.sum(part * self._truth)), _EMPTY)
+            shown, doubt = self._seen[0] / unit, self._seen[1] / unit
+        if self._shape.intercept:
+            others = max(float(np.sum(profile[:-1])), float(behind))  # the base knows the largest direction
+            mean = max(share * start.gap * float(behind) / others, _EMPTY)
+            doubt = math.hypot(doubt, MODEL_DOUBT * mean)
+            expected = positive_mean(shown, doubt, mean) if math.isfinite(doubt) else mean
+            expected -= self._known_gain
+            short = max(0.0, min(expected, self._room) - self._known_left)
+        else:
+            short = max(0.0, min(share * start.gap, max(0.0, shown) + 2 * doubt) - ahead)
+        signal = self._gained + ahead + short
+        factor = min(c, start.curvature_at(signal))
+        further = 2 * short * part / (factor * sizes)
+        return signal, factor, self._moved * (c / factor), self._left * (c / factor) + further

@@ -30,7 +30,7 @@ from dpsco.planning.geometry import Geometry, floored
 from dpsco.planning.released_survey import ReleasedSurvey
 from dpsco.query import Array
 
-__all__ = ["LEANINGS", "Start", "mean_curvature", "start_from", "wiener"]
+__all__ = ["LEANINGS", "Start", "Wiener", "mean_curvature", "start_from"]
 
 _NODES, _MASS = np.polynomial.hermite_e.hermegauss(31)
 _MASS = _MASS / np.sum(_MASS)
@@ -158,8 +158,12 @@ def start_from(
     sizes = floored(shape)
     factor = at_base
     step, left, leaning = np.zeros_like(along), np.zeros(len(sizes)), np.ones(len(LEANINGS))
-    for _ in range(5 if len(sizes) else 0):
-        shrunk, left, leaning = wiener(along, sizes, variance, shape.noise, released.rows, factor)
+    shrink = Wiener(along, sizes, variance, shape.noise, released.rows) if len(sizes) else None
+    for k in range(5 if shrink is not None else 0):
+        if k < 4:
+            shrunk = shrink.step(factor)
+        else:
+            shrunk, left, leaning = shrink.known(factor)
         step = -shrunk[:, None] * along
         scores = (step.T * sizes) @ step
         scores *= min(1.0, _MOST_SPREAD / max(float(np.trace(scores)) / outputs, 1e-300))
@@ -174,31 +178,62 @@ def start_from(
     )
 
 
-def wiener(
-    along: Array, sizes: Array, variance: Array, moment_noise: float, rows: int, curvature: float, copies: float = 1.0
-) -> tuple[Array, Array, Array]:
-    """Return the shrunk Newton step over minus the gradient, the variance it may leave, and weights of ``LEANINGS``.
+class Wiener:
+    """The shrunk Newton step of one gradient, for any curvature factor: the formula of the module docstring.
 
-    The formula is in the module docstring; the first two have shape (k,). Weights are proportional to the likelihood.
-
-    ``copies``: directions that each entry stands for, where a spectrum was thinned.
+    Parameters
+    ----------
+    along : array of shape (k, outputs)
+        The gradient in the geometry's directions.
+    sizes, variance : arrays of shape (k,)
+        Of these directions.
+    moment_noise, rows
+        Of the survey.
+    copies
+        Directions that each entry stands for, where a spectrum was thinned.
     """
-    free = max(along.shape[1] - 1, 1)
-    energy = np.maximum(np.sum(along**2, axis=1) / free, 1e-100)
-    h = curvature * sizes
-    fixed = variance + curvature * sizes / rows
-    priors = sizes ** -np.array(LEANINGS)[:, None]  # (leanings, k)
-    taus = _TAUS * (np.mean(energy) / np.mean(h**2 * priors, axis=1))[:, None]
-    lost = 0.5 * (curvature * moment_noise) ** 2 * copies * np.sum(priors, axis=1)
-    v = fixed + (lost[:, None] * taus)[:, :, None]  # (leanings, taus, k)
-    q = (h**2 * priors)[:, None] * taus[:, :, None] + v
-    fits = -0.5 * free * copies * np.sum(np.log(q) + energy / q, axis=2)
-    fits = np.where(np.isnan(fits), -math.inf, fits)
-    best = float(np.max(fits))
-    reach = np.where(fits >= best - _DOUBT, taus * (priors @ sizes)[:, None], -math.inf)
-    (likely, spread), (far, doubt) = ((taus[at] * priors[at[0]], v[at]) for at in (_largest(fits), _largest(reach)))
-    weights = np.exp(np.max(fits, axis=1) - best)
-    return h * likely / (h**2 * likely + spread), far * doubt / (h**2 * far + doubt), weights / np.sum(weights)
+
+    def __init__(
+        self, along: Array, sizes: Array, variance: Array, moment_noise: float, rows: int, copies: float = 1.0
+    ) -> None:
+        self._free = max(along.shape[1] - 1, 1)
+        self._energy = np.maximum(np.sum(along**2, axis=1) / self._free, 1e-100)
+        self._sizes, self._variance, self._noise, self._rows, self._copies = sizes, variance, moment_noise, rows, copies
+        self._priors = sizes ** -np.array(LEANINGS)[:, None]  # (leanings, k)
+        self._mean_energy, self._prior_sums = np.mean(self._energy), np.sum(self._priors, axis=1)
+
+    def step(self, curvature: float) -> Array:
+        """Return the shrunk step over minus the gradient, (k,)."""
+        return self._fitted(curvature)[0]
+
+    def known(self, curvature: float) -> tuple[Array, Array, Array]:
+        """Return the step, the variance it may leave (k,), and weights of ``LEANINGS`` in proportion to likelihood."""
+        step, h, taus, v, fits = self._fitted(curvature)
+        best = float(np.max(fits))
+        reach = np.where(fits >= best - _DOUBT, taus * (self._priors @ self._sizes)[:, None], -math.inf)
+        at = _largest(reach)
+        far, doubt = taus[at] * self._priors[at[0]], v[at]
+        weights = np.exp(np.max(fits, axis=1) - best)
+        return step, far * doubt / (h**2 * far + doubt), weights / np.sum(weights)
+
+    def _fitted(self, curvature: float) -> tuple[Array, Array, Array, Array, Array]:
+        """Return the step, h, and for each leaning and tau: tau, v and the log likelihood."""
+        h = curvature * self._sizes
+        square = h**2
+        fixed = self._variance + h / self._rows
+        own = square * self._priors
+        taus = _TAUS * (self._mean_energy / np.mean(own, axis=1))[:, None]
+        lost = 0.5 * (curvature * self._noise) ** 2 * self._copies * self._prior_sums
+        v = fixed + (lost[:, None] * taus)[:, :, None]  # (leanings, taus, k)
+        q = own[:, None] * taus[:, :, None]
+        q += v
+        terms = np.log(q)
+        terms += np.divide(self._energy, q, out=q)
+        fits = -0.5 * self._free * self._copies * np.sum(terms, axis=2)
+        fits[np.isnan(fits)] = -math.inf
+        at = _largest(fits)
+        likely = taus[at] * self._priors[at[0]]
+        return h * likely / (square * likely + v[at]), h, taus, v, fits
 
 
 def _largest(values: Array) -> tuple[int, int]:
@@ -225,6 +260,8 @@ def mean_curvature(shares: Array, base: Array, scores: Array) -> float:
 def _kept_share(share: float, spreads: Array) -> Array:
     """Chances of label 1 at the nodes (.., nodes), for scores of each deviation whose mean keeps the share."""
     around = spreads[..., None] * _NODES
+    if around.ndim == 1:
+        return np.clip(_sigmoid(_mean_score(share, around) + around), 1e-12, 1 - 1e-12)
     low, high = np.full(spreads.shape, -40.0), np.full(spreads.shape, 40.0)
     middle = np.full(spreads.shape, math.log(share / (1 - share)))
     for _ in range(_STEPS):  # Newton's steps, inside an interval that holds the mean
@@ -237,6 +274,22 @@ def _kept_share(share: float, spreads: Array) -> Array:
         if np.all(moved <= _CLOSE * (1 + np.abs(middle))):
             break
     return np.clip(_sigmoid(middle[..., None] + around), 1e-12, 1 - 1e-12)
+
+
+def _mean_score(share: float, around: Array) -> float:
+    """Return the mean of ``_kept_share`` for one deviation: the same steps to the bit, in plain floats."""
+    low, high = -40.0, 40.0
+    middle = math.log(share / (1 - share))
+    for _ in range(_STEPS):
+        q = _sigmoid(middle + around)
+        off, slope = float(q @ _MASS) - share, float((q * (1 - q)) @ _MASS)
+        low, high = (middle, high) if off < 0 else (low, middle)
+        aim = middle - off / max(slope, 1e-300)
+        aim = aim if low <= aim <= high else 0.5 * (low + high)
+        middle, moved = aim, abs(aim - middle)
+        if moved <= _CLOSE * (1 + abs(middle)):
+            break
+    return middle
 
 
 @lru_cache(maxsize=4)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpsco.parallel import available_threads, in_order
 from dpsco.planning.geometry import Geometry, ridge_gains
-from dpsco.planning.survey_bootstrap import Resurvey, assumed_signal, assumed_spectrum, resurvey, simulated_survey
+from dpsco.planning.survey_bootstrap import AssumedSignal, Resurvey, assumed_spectrum, resurvey, simulated_survey
 from dpsco.planning.survey_start import LEANINGS, Start
 from dpsco.query import Array
 
@@ -99,9 +99,10 @@ def assumed_worlds(
     gains = ridge_gains(simulated.shape, ridges)
     inside = simulated.shape.sizes * gains**2
     hypotheses, again, factors, gaps, chances = _hypotheses(shape, start), [], [], [], []
+    share = HIDDEN if shape.intercept else HIDDEN_CENTRED
+    assumed = AssumedSignal(shape, spectrum, start, share, survey_rows)
     for alpha, _ in hypotheses:
-        share = HIDDEN if shape.intercept else HIDDEN_CENTRED
-        signal, there, *arrays = assumed_signal(shape, spectrum, start, share, alpha, survey_rows)
+        signal, there, *arrays = assumed.at(alpha)
         moved, left = (part[thin] for part in arrays)
         low = float(np.clip(there / start.base_curvature, 0.35, 0.9))
         high = min(start.steepest, max(1.25 * there, 1.1 * math.sqrt(there * start.steepest)))

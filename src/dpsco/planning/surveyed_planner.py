@@ -38,7 +38,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpsco.planning.clip_cost import clip_costs, label_spread
+from dpsco.planning.clip_cost import clip_cost_tables, label_spread
 from dpsco.planning.geometry import Geometry, Metric, metric
 from dpsco.planning.response_curves import ResponseCurves, response_curves
 from dpsco.planning.rounds_search import Candidates, search
@@ -185,13 +185,11 @@ def rounds_choice(
     c = start.curvature
     shares = np.array(CLIPS if math.isfinite(mu) else CLIPS[:1])
     worlds = assumed_worlds(shape, start, survey_rows=survey_rows, outputs=outputs)
-    costs = []
-    for chances, gap in zip(worlds.chances, worlds.gaps, strict=True):
-        if chances is None:
-            costs.append(np.array(OTHER_COSTS[: len(shares)]) * gap)
-        else:
-            spread = label_spread(*chances)
-            costs.append(np.array([clip_costs(spread, tail) for tail in worlds.tails]))
+    chances = [one for one in worlds.chances if one is not None]
+    if chances:
+        costs = clip_cost_tables([label_spread(*one) for one in chances], worlds.tails)
+    else:
+        costs = np.stack([np.array(OTHER_COSTS[: len(shares)]) * gap for gap in worlds.gaps], axis=1)
     horizons = tuple(t for t in HORIZONS if t <= min(rounds, rows)) or (min(rounds, rows),)
     runs = [(T, z_step) for T in horizons for z_step in ("listed", "halved")]
     batches = np.array([float(max(rows // T, 1)) for T, _ in runs])
@@ -207,7 +205,7 @@ def rounds_choice(
         betas=BETAS[:, None] * (c * worlds.top),
         reach=clips_apart * slope * np.sqrt(worlds.energy) / (batches[:, None] * mu),
         shares=shares,
-        costs=np.stack(costs, axis=1),
+        costs=costs,
     )
     best = search(candidates)
     ridge, (T, z_step) = worlds.ridges[best.ridge], runs[best.run]

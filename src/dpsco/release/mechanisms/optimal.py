@@ -64,15 +64,15 @@ def _fixed_point(matrix: Array, root: Callable[[Array], Array], *, tolerance: fl
 
     def spread(log_v: Array) -> tuple[Array, Array]:
         """Return R(v) and the square roots of v."""
-        half = np.exp(0.5 * (log_v - np.max(log_v)))
+        half = np.exp(0.5 * (log_v - log_v.max()))
         values, vectors = np.linalg.eigh(half[:, None] * matrix * half)
         if root is np.sqrt:  # a Gram matrix: negative eigenvalues are rounding, zero ones would make X singular
             values = np.maximum(values, 1e-15 * values[-1])
         return np.asarray((vectors * root(values)) @ vectors.T), half
 
     def step(log_v: Array) -> Array:
-        diagonal = np.diag(spread(log_v)[0])
-        return np.asarray(np.log(diagonal / np.sum(diagonal)))
+        diagonal = spread(log_v)[0].diagonal()
+        return np.asarray(np.log(diagonal / diagonal.sum()))
 
     # At this size a second BLAS thread gains nothing and costs a factor of 10 on a busy machine, where the threads
     # synchronise thousands of times. One thread also makes the bits reproducible.
@@ -86,17 +86,19 @@ def _fixed_point(matrix: Array, root: Callable[[Array], Array], *, tolerance: fl
 def _accelerated(step: Callable[[Array], Array], start: Array, tolerance: float, depth: int = 8) -> Array:
     """Apply Anderson acceleration: go to the fixed point of the affine map that fits the last ``depth`` steps."""
     point = start
-    images: list[Array] = []
+    images: list[Array] = []  # differences of successive images, and of their residuals
     residuals: list[Array] = []
+    before: tuple[Array, Array] | None = None
     for _ in range(STEPS):
         image = step(point)
         residual = image - point
-        if np.max(np.abs(residual)) < tolerance:
+        if np.abs(residual).max() < tolerance:
             return image
-        images = [*images[-depth + 1 :], image]
-        residuals = [*residuals[-depth + 1 :], residual]
         point = image
-        if len(images) > 1:
-            weights = np.linalg.lstsq(np.diff(residuals, axis=0).T, residual, rcond=1e-8)[0]
-            point = image - np.diff(images, axis=0).T @ weights
+        if before is not None:
+            images = [*images[-depth + 2 :], image - before[0]]
+            residuals = [*residuals[-depth + 2 :], residual - before[1]]
+            weights = np.linalg.lstsq(np.array(residuals).T, residual, rcond=1e-8)[0]
+            point = image - np.array(images).T @ weights
+        before = image, residual
     return image

@@ -88,11 +88,11 @@ class Workload(Mechanism):
 
     def strategy(self) -> Array:
         """Lower-triangular factor of X."""
-        return _fitted(*self._settings).copy()
+        return _fitted(*self._settings)[0].copy()
 
     def decoder(self) -> Array:
         """B = A C^{-1}."""
-        return _decoder(*self._settings).copy()
+        return _fitted(*self._settings)[1].copy()
 
     @cached_property
     def _settings(self) -> tuple[int, str, tuple[float, ...], tuple[float, ...], float]:
@@ -108,7 +108,10 @@ def gram(workload: Array, shares: Array, ridge: float) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _fitted(horizon: int, z_step: str, ratios: tuple[float, ...], shares: tuple[float, ...], ridge: float) -> Array:
+def _fitted(
+    horizon: int, z_step: str, ratios: tuple[float, ...], shares: tuple[float, ...], ridge: float
+) -> tuple[Array, Array]:
+    """Return C and B."""
     prior = Prior(np.array(ratios), np.array(shares))
     gains = response(prior.ratios, horizon, z_step).gains
     root = SquareRoot(horizon)
@@ -118,12 +121,8 @@ def _fitted(horizon: int, z_step: str, ratios: tuple[float, ...], shares: tuple[
         b = decoder_of(c)
         if np.max(np.linalg.norm(b, axis=1)) <= PREFIX_LIMIT * root.max_error:
             if prior.shares @ np.sum((gains @ b) ** 2, axis=1) <= root_noise:
-                return c
+                return c, b
             break
         ridge *= 2.0
-    return root.strategy() / root.sensitivity
-
-
-@lru_cache(maxsize=64)
-def _decoder(horizon: int, z_step: str, ratios: tuple[float, ...], shares: tuple[float, ...], ridge: float) -> Array:
-    return decoder_of(_fitted(horizon, z_step, ratios, shares, ridge))
+    c = root.strategy() / root.sensitivity
+    return c, decoder_of(c)
