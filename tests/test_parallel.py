@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import threading
 
+import numpy as np  # noqa: F401  (loads a BLAS)
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from dpsco.parallel import for_each, team
+from dpsco.parallel import for_each, one_blas_thread, team
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -102,3 +104,22 @@ def test_an_interrupt_of_a_caller_that_waits_leaves_nobody_behind(monkeypatch: p
     with pytest.raises(KeyboardInterrupt), team(2) as share:
         share(work, lambda: None)
     assert left == [1]
+
+
+def blas_threads() -> list[int]:
+    return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+
+def test_blas_has_one_thread_inside_nested_limits_and_its_own_number_again_behind_them() -> None:
+    with threadpool_limits(2, user_api="blas"):
+        with one_blas_thread():
+            assert set(blas_threads()) == {1}
+            with one_blas_thread():
+                assert set(blas_threads()) == {1}
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {2}
+        with pytest.raises(KeyError), one_blas_thread():
+            raise KeyError
+        assert set(blas_threads()) == {2}
+        one_blas_thread()  # for good, where no block ends it
+        assert set(blas_threads()) == {1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsco.planning.clip_cost import clip_cost, clip_costs, label_spread
+from dpsco.planning.clip_cost import clip_cost, clip_cost_tables, clip_costs, label_spread
 
 STILL = np.zeros(1)
 
@@ -64,3 +64,11 @@ def test_the_cost_is_about_the_excess_of_the_minimiser_of_clipped_gradients(rate
     tail = float(np.var(lengths**2) / rms**4)
     table = clip_costs(label_spread(np.stack([chance, 1 - chance], axis=1), np.full(n, 1 / n)), tail)
     assert 0.4 < float(clip_cost(table, 0.7, STILL)[0]) / found < 2.5
+
+
+def test_tables_of_many_tails_and_chances_are_those_of_each_alone() -> None:
+    spreads = [label_spread(*both(np.linspace(low, 0.6, 31))) for low in (0.02, 0.2, 0.5)]
+    for tails in ([0.02, 0.3, 1.1], [0.0, 0.4], [0.0, 0.0]):
+        tables = clip_cost_tables(spreads, tails)
+        alone = np.array([[clip_costs(spread, tail) for spread in spreads] for tail in tails])
+        np.testing.assert_array_equal(tables, alone)
