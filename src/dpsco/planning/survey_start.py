@@ -159,7 +159,9 @@ def start_from(
     factor = at_base
     step, left, leaning = np.zeros_like(along), np.zeros(len(sizes)), np.ones(len(LEANINGS))
     shrink = Wiener(along, sizes, variance, shape.noise, released.rows) if len(sizes) else None
-    for k in range(5 if shrink is not None else 0):
+    for k in range(5):
+        if shrink is None:
+            break
         if k < 4:
             shrunk = shrink.step(factor)
         else:
