@@ -7,10 +7,12 @@ import pickle
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpsco
 from dpsco.algorithm_1 import update
+from dpsco.datasets import people
 from dpsco.inference.curvature import curvature
 from dpsco.inference.doubts import Signs, refuse
 from dpsco.inference.estimate import _averaged
@@ -183,6 +185,7 @@ def test_refusals_name_their_reason():
         ("scores", 0.7, "not quadratic"),
         ("overshoot", 0.3, "overshot"),
         ("least", 0.01, "collinear"),
+        ("curved", 0.3, "a few extreme rows"),
         ("misfit", np.nan, "did not settle"),
     ],
 )
@@ -208,6 +211,25 @@ def test_rounds_that_contradict_the_survey_are_refused():
     odd = dataclasses.replace(one("squared"), evidence=dataclasses.replace(evidence, sums=sums))
     with pytest.raises(dpsco.IntervalError):
         odd.standard_errors()
+
+
+@pytest.mark.filterwarnings("ignore:random_state")
+@pytest.mark.parametrize("latency", [True, False])
+def test_a_column_that_varies_by_a_few_extreme_rows_is_noticed(latency):
+    """1 % of broken sensors at the end of the range: the clip shortens these rows, and the loss is flat on them."""
+    table = people(n=100_000)
+    ranges = {"age": (0, 120), "clicks": (0, 1000), **({"latency": (0, 1000)} if latency else {})}
+    columns = dpsco.PublicColumns(ranges=ranges, log=["clicks"], booleans=["member"])
+    frame = pd.DataFrame({name: table.columns[name] for name in (*ranges, "member")})
+    model = dpsco.PrivateLogisticRegression(
+        epsilon=1.0, delta=1e-6, classes=["no", "yes"], columns=columns, survey="intervals", random_state=0
+    )
+    model.fit(frame, table.labels)
+    try:
+        said = "".join(model.inference_.notes)
+    except dpsco.IntervalError as refused:
+        said = str(refused)
+    assert ("extreme rows" in said) == latency
 
 
 def test_rounds_that_stopped_short_are_refused():

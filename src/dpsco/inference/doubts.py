@@ -20,6 +20,10 @@ LEAST_DETERMINED = 0.06
 """Variance of a combination of columns of variance 1 that may be 0: below it their coefficients are not told apart."""
 _NOT_SMALL = 0.4
 """Noise of the survey over a typical direction from which a note says so."""
+LEAST_CURVED = 0.5
+"""Curvature that the rounds show over the survey's, along the flattest direction, below which columns are extreme."""
+_FLAT = 0.75
+"""The same, below which a note says so."""
 _BINDS = 0.95
 """Norm of a model over the radius of its ball from which the ball binds."""
 
@@ -45,6 +49,8 @@ class Signs(NamedTuple):
     """Largest share of the start's distance that is left along a direction steeper than beta."""
     least: float = 1.0
     """Most that a combination of the columns, each of variance 1, may vary whose variance may be 0; 1 if none may."""
+    curved: float = 1.0
+    """Curvature that the rounds show over the one that the survey shows, along the flattest direction."""
 
 
 def refuse_plan(evidence: Evidence | None) -> Evidence:
@@ -110,6 +116,12 @@ def _refuse(signs: Signs) -> None:
             f"The released rounds scatter {signs.misfit:.2g} times as much as the survey and the noise explain: the "
             "rounds did not settle, or contributions were clipped often. Survey more rows, or use more rows."
         )
+    if not signs.curved >= LEAST_CURVED:
+        raise IntervalError(
+            f"Along one direction the rounds show {signs.curved:.2g} of the curvature that the survey showed. A column "
+            "may vary by a few extreme rows alone, which the clip shortens and the loss flattens, and its interval "
+            "would be wrong. Declare a range without such values, or log; or use more rows or a larger epsilon."
+        )
     if not signs.left <= MOST_LEFT:
         raise IntervalError(
             "The rounds stopped short: what is left of the distance from the start exceeds the standard error. Plan "
@@ -143,6 +155,11 @@ def notes(signs: Signs, plan: Plan) -> tuple[str, ...]:
         )
     if signs.left > 0.1:
         found.append("The rounds left part of the distance from the start; its square is counted in the intervals.")
+    if signs.curved < _FLAT:
+        found.append(
+            "Along one direction the rounds show less curvature than the survey did. The survey's noise can do that; "
+            "so can a column that varies by a few extreme rows alone, whose interval is then wrong."
+        )
     if signs.hidden > _NOT_SMALL:
         found.append(
             "The survey's noise is not small beside the rows: a standard error may be off by a fifth, more for a "

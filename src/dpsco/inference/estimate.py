@@ -123,6 +123,7 @@ def _infer(evidence: Evidence) -> Inference:
         distance=float(np.linalg.norm(estimate)),
         overshoot=_overshoot(evidence, found),
         least=least,
+        curved=_curved(run, found),
     )
     domain = problem.domain
     refuse(signs, domain.radius if isinstance(domain, L2Ball) else math.inf)
@@ -255,6 +256,12 @@ def _overshoot(evidence: Evidence, found: Scatter) -> float:
     ratios = np.sum(found.weights, axis=1) @ found.curvatures / plan.schedule.settings["beta"]
     left = np.abs(response(ratios, len(evidence.noise), z_step).decay)
     return float(np.max(left[ratios > 1.0], initial=0.0))
+
+
+def _curved(run: Directions, found: Scatter) -> float:
+    """Return the least curvature of the rounds over that of the survey, along any direction."""
+    weights = np.sum(found.weights, axis=1)
+    return float(np.min(weights @ found.curvatures / (weights @ np.outer(found.levels, run.sizes))))
 
 
 class _Answer(NamedTuple):
