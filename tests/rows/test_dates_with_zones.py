@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -171,3 +172,23 @@ def test_an_odd_cell_in_an_index_of_times_moves_the_sums_by_one_row() -> None:
         np.linalg.norm(a - b) / query.clip for a, b, query in zip(one.sums, other.sums, one.queries, strict=True)
     ]
     assert 0 < max(distances) <= 2.001  # one row becomes another one
+
+
+NOT_ON_THE_CLOCK = [
+    datetime.datetime(2011, 12, 30, 12, tzinfo=ZoneInfo("Pacific/Apia")),  # Samoa left this day out
+    datetime.datetime(2011, 12, 30, 12, tzinfo=ZoneInfo("Pacific/Apia"), fold=1),
+    datetime.datetime(2018, 11, 4, 0, 30, tzinfo=ZoneInfo("America/Sao_Paulo"), fold=1),  # forward over midnight
+    datetime.datetime(1912, 1, 1, 0, 8, tzinfo=ZoneInfo("Africa/Abidjan"), fold=1),
+    datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1, microseconds=1))),
+]
+
+
+@pytest.mark.parametrize("time", NOT_ON_THE_CLOCK, ids=str)
+def test_a_time_that_its_clock_never_showed_has_one_day_in_every_container(time: datetime.datetime) -> None:
+    """A column of pandas keeps the time in UTC alone; one odd cell makes objects of it, which show another day."""
+    column = pd.Series([time, time])
+    assert column.dtype.kind == "M"
+    want = np.asarray(COLUMNS.transform({"when": column}))[:1]
+    for cells in ([time, "never"], [pd.Timestamp(time), "never"], [pd.Timestamp(time), time]):
+        for held in (cells, pd.Series(cells, dtype=object), pd.Series(cells, dtype=object).astype("category")):
+            np.testing.assert_array_equal(np.asarray(COLUMNS.transform({"when": held}))[:1], want)

@@ -27,6 +27,7 @@ __all__ = ["table_of"]
 
 _CALENDAR = np.datetime64("0001-01-03"), np.datetime64("9999-12-29")
 """Days whose local times lie in Python's calendar, whatever the zone."""
+_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def table_of(data: Any, reads: Mapping[str, str]) -> dict[str, Array | Coded]:
@@ -198,16 +199,22 @@ def _on_clock(seconds: NDArray[Any], series: Any, zone: Any) -> NDArray[Any]:
 
 
 def _local_day(cell: Any) -> Any:
-    """Return the day of one time with a zone by the rule of ``_local_days``: one odd cell makes objects of a column."""
+    """Return the day of one time with a zone by the rule of ``_local_days``: one odd cell makes objects of a column.
+
+    The clock is asked for the time in UTC, not for the time that the cell shows: a column of pandas keeps the former
+    alone. The two differ where clocks were put forward over midnight, or left a day out, and under the zones of pytz
+    that were set by ``replace``.
+    """
     if hasattr(cell, "to_datetime64"):  # pandas
         seconds = cell.to_datetime64().astype("datetime64[s]")
     else:
-        offset = np.timedelta64(round(cell.utcoffset().total_seconds()), "s")
-        seconds = np.datetime64(cell.replace(tzinfo=None), "s") - offset
+        offset = cell.utcoffset()
+        time = np.datetime64(cell.replace(tzinfo=None), "us") - np.timedelta64(offset // _MICROSECOND, "us")
+        seconds = time.astype("datetime64[s]")
     day = seconds.astype("datetime64[D]")
     if _CALENDAR[0] <= day <= _CALENDAR[1]:
         with contextlib.suppress(Exception):  # a zone that does not know the clock of the cell
-            return cell.date()
+            return seconds.item().replace(tzinfo=datetime.UTC).astimezone(cell.tzinfo).date()
     return day
 
 
