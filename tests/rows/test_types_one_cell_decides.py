@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 
 import dpsco
 from dpsco.rows.cells import canonical_text, id_text, label_text, number
-from dpsco.rows.containers import column_numbers
+from dpsco.rows.containers import column_numbers, column_texts
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.ids import rounds_of_ids
 from dpsco.rows.public_columns import PublicColumns
@@ -241,3 +243,24 @@ def test_a_stated_dtype_holds_where_numpy_lets_one_row_decide_and_reports_assume
         assert one[1:].tobytes() == two[1:].tobytes()
     report = dpsco.train(plan, dpsco.stream(rows, labels)).report
     assert any("the type of arrays (float32 or float64)" in text for text in report.assumptions)
+
+
+# --- categories -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", [True, Fraction(1), 1.0, Decimal(1), 1 + 0j, np.bool_(True)], ids=repr)
+@pytest.mark.parametrize(
+    "make", [pd.Categorical, pd.CategoricalIndex, lambda cells: pd.Series(cells).astype("category")]
+)
+def test_an_odd_cell_that_is_equal_to_others_does_not_rename_them_in_a_category(make: Any, odd: Any) -> None:
+    """pandas keeps one category for equal cells, the first that it meets."""
+    cells = ["a", 1, 1, 4, "b"]
+    beside = make(cells), make([odd, *cells[1:]])
+    for of in ("id", "label"):
+        one, other = ([texts[code] for code in codes[1:]] for texts, codes in (column_texts(c, of=of) for c in beside))
+        assert one == other == ["1", "1", "4", "b"]
+    assert column_numbers(beside[1])[1:4].tolist() == [1.0, 1.0, 4.0]
+
+
+def test_a_fraction_is_the_level_that_its_number_is() -> None:
+    assert [label_text(cell) for cell in (Fraction(3), Fraction(1, 2), Fraction(10**400))] == ["3", "0.5", ""]

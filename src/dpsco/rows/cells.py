@@ -170,6 +170,8 @@ def _text(cell: Any) -> str:
         cell = str(cell) if cell.is_finite() else ""
     if isinstance(cell, complex) and cell.imag == 0:
         cell = cell.real
+    if isinstance(cell, numbers.Rational) and not isinstance(cell, int):
+        cell = float(cell)
     if not isinstance(cell, (str, bool, int, float)) or cell != cell:
         return ""
     return canonical_text(BOOLEANS.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell)

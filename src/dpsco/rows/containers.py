@@ -8,6 +8,7 @@ and a container that NumPy finds to hold more than real numbers (text, objects, 
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -232,7 +233,7 @@ def _series_cells(column: Any) -> list[Any]:
     if (getattr(kind, "kind", "O") in "mM" and name != "ArrowDtype") or name in ("PeriodDtype", "IntervalDtype"):
         return [None] * length
     if name == "CategoricalDtype":
-        known = [*column_cells(kind.categories.to_series()), None]  # code -1 finds the last
+        known = [*map(_standing_for, column_cells(kind.categories.to_series())), None]  # code -1 finds the last
         held = column.array if hasattr(column, "array") else column
         return [known[code] for code in held.codes.tolist()]
     if name == "ArrowDtype" or getattr(kind, "storage", "") == "pyarrow":
@@ -241,6 +242,19 @@ def _series_cells(column: Any) -> list[Any]:
         held = column.array if hasattr(column, "array") else column
         return arrow_cells(held.__arrow_array__())
     return list(column.to_list() if hasattr(column, "to_list") else column.tolist())
+
+
+def _standing_for(category: Any) -> Any:
+    """Return a category as a whole number if it is equal to one that a column can hold beside it.
+
+    pandas keeps one category for cells that are equal: the first of 1, True and Fraction(1). So one row decides which
+    of them stands for the others, and a boolean, which is no id, would take away the id of the unit 1.
+    """
+    try:
+        whole = isinstance(category, numbers.Rational) and category.denominator == 1
+        return int(category) if whole or isinstance(category, np.bool_) else category
+    except Exception:  # whatever an object raises about itself
+        return category
 
 
 def frame_columns(frame: Any) -> list[Any]:
