@@ -9,7 +9,7 @@ import pytest
 from tests.clipping.test_compiled_exact import adversarial
 
 from dpsco.clipping import CompiledOracle, LinearOracle, MappedOracle, RowMap
-from dpsco.clipping.folded import can_fold
+from dpsco.clipping.folded import _Round, can_fold
 from dpsco.clipping.leading_directions import CONDITION, leading_directions
 from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.estimators.permuted_rows import PermutedRows
@@ -61,6 +61,61 @@ def test_no_rows_contribution_is_longer_than_the_clip_in_the_metric(width: int, 
                 assert np.linalg.norm(found.total.astype(np.longdouble)) <= clip * (1 + 1e-10)
                 clipped += found.clipped_rows
     assert clipped > 100
+
+
+def collinear(p: int, few: int = 3, steep: float = 300.0) -> tuple[RowMap, np.ndarray]:
+    """A map as behind columns of levels that add up to 1, whose large gains meet no row, and rows like that."""
+    rng = np.random.default_rng(p)
+    directions = np.linalg.qr(rng.standard_normal((p, p)))[0]
+    gains = rng.uniform(4.0, 7.0, p)
+    gains[0], gains[-few:] = 1.0, steep
+    rows = rng.standard_normal((400, p - few)) @ (directions[:, :-few] / gains[:-few]).T
+    return RowMap((directions * gains) @ directions.T, float(np.max(np.linalg.norm(rows, axis=1))), 0.0), rows
+
+
+@pytest.mark.parametrize("steep", [300.0, 1900.0])
+@pytest.mark.parametrize("p", [24, 60])
+def test_the_clip_holds_in_float32_where_large_gains_meet_what_rounding_leaves(p: int, steep: float) -> None:
+    row_map, _ = collinear(p, steep=steep)
+    squares, vectors = np.linalg.eigh(row_map.matrix.T @ row_map.matrix)
+    whitened = np.random.default_rng(p).standard_normal((400, p))
+    whitened[:, 0], whitened[:, -3:] = 10.0, 5.0 * np.sign(whitened[:, -3:])  # long rows, and products that cancel
+    features, x = (whitened @ (vectors / np.sqrt(squares)).T).astype(np.float32), np.zeros(p)
+    row_map = replace(row_map, feature_norm=float(np.max(np.linalg.norm(features, axis=1))))
+    query = Query(0, (x, x), (900.0, -100.0), 5.0, 10_000)  # |c| is 400: every row is clipped
+    longest = 0.0
+    for row in features:
+        found = answer(row_map, query, row[None], np.array([0.0]))
+        assert found.clipped_rows == 1
+        longest = max(longest, float(np.linalg.norm(found.total.astype(np.longdouble))))
+    assert 0.9 * 5.0 < longest <= 5.0 * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("p", [24, 60, 200])
+def test_directions_of_both_ends_are_taken_where_few_gains_are_large(p: int) -> None:
+    row_map, rows = collinear(p)
+    leading = row_map.leading
+    assert leading is not None
+    assert leading.everything is not None
+    assert leading.directions.shape[1] <= 16 + p // 5
+    assert np.sum(leading.gains > 100.0) == 3
+    assert leading.rest < 7.1
+    t = rows @ leading.directions
+    bound = t**2 @ leading.gains**2 + leading.rest**2 * (np.sum(rows * rows, axis=1) - np.sum(t * t, axis=1))
+    norms = np.array([np.sum(row_map.turned(row) ** 2) for row in rows])
+    assert np.all(bound >= norms * (1 - 1e-9))
+    assert np.mean(bound / norms) < 1.6
+
+
+def test_rounds_behind_levels_that_add_up_to_one_read_float32_rows_where_they_are() -> None:
+    row_map, rows = collinear(60)
+    points = tuple(np.random.default_rng(1).standard_normal((2, 60)))
+    query = Query(1, points, (3.0, -2.0), 8.0, 400)
+    asked = _Round(CompiledOracle(Logistic()), row_map, row_map.leading, query, np.dtype(np.float32))
+    assert asked.inputs(rows.astype(np.float32)) is not None
+    far = Query(1, tuple(1e6 * point for point in points), (3.0, -2.0), 8.0, 400)
+    asked = _Round(CompiledOracle(Logistic()), row_map, row_map.leading, far, np.dtype(np.float32))
+    assert asked.inputs(rows.astype(np.float32)) is None
 
 
 @pytest.mark.parametrize("row_map", [whitening(71, few=6), whitening(9, few=9), factored(71)])

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dpsco.clipping.compiled import CompiledOracle, piece_edges
 from dpsco.clipping.kernel_inputs import flat, row_type
-from dpsco.clipping.leading_directions import WIDEST, Leading, doubt, rounding
+from dpsco.clipping.leading_directions import WIDEST, Leading, doubt, first_doubt, rounding, slack
 from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import NORMS, RowMap
 from dpsco.clipping.survey import dense
@@ -38,6 +38,10 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _ROUNDOFF = {_FLOAT32: 2.0**-24, _FLOAT64: 2.0**-53}
 _MOST_DOUBT = 0.01
 """Share of the squared clip that the doubt of float32 products may take; beyond it, products are float64."""
+_SCORE_ROUNDING = 40 * 2.0**-24
+"""Error of a float32 score at most, per ||a|| ||x||: 16 lanes add up 512 products at a time (kernels/directions.py)."""
+_MOST_INEXACT = 2.0**-5
+"""What the errors of both scores may amount to, weighted; beyond it, products are float64. It is about utility."""
 _MOST_ROUNDING = 2.0**-12
 """Share of the clip by which sums of a unit may be off: half of what the contract of oracles allows."""
 _COPIED_BYTES = 1 << 21
@@ -109,10 +113,13 @@ class _Round:
         dtype = row_type(given, Query(0, tuple(points), (1.0,), query.clip, query.size))
         low, high = NORMS[_FLOAT32]
         square = 1.0 + row_map.constant**2
-        k, bound = leading.directions.shape[1], math.isfinite(query.clip)
-        most = k if leading.everything is None else p
-        doubtful = doubt(leading, _ROUNDOFF[_FLOAT32], most) * square > _MOST_DOUBT * query.clip**2
-        if doubtful or not low <= row_map.feature_norm <= high:
+        bound = math.isfinite(query.clip)
+        few = leading.gains, leading.rest
+        last_bound = few if leading.everything is None else (leading.everything[1], 0.0)
+        doubtful = doubt(leading, _ROUNDOFF[_FLOAT32], *last_bound) * square > _MOST_DOUBT * query.clip**2
+        far = sum(abs(w) * float(np.linalg.norm(x)) for w, x in zip(query.weights, points, strict=False))
+        inexact = _SCORE_ROUNDING * math.sqrt(square) * far > _MOST_INEXACT
+        if doubtful or inexact or not low <= row_map.feature_norm <= high:
             dtype = _FLOAT64
         self.dtype, self.unit = dtype, chunk_multiple(self.width)
         none = np.zeros((p, 0)), np.zeros(0)
@@ -121,9 +128,11 @@ class _Round:
         self._few = self._columns(*((leading.directions, leading.gains) if bound else none))
         self._all = self._columns(*(leading.everything if bound and leading.everything is not None else none))
         last = [row_map.constant * vector[-1] if row_map.constant > 0 else 0.0 for vector in (*points, vector)]
-        off = [doubt(leading, _ROUNDOFF[dtype], m) for m in (1, k, p)] if bound else [0.0, 0.0, 0.0]
+        u = _ROUNDOFF[dtype]
+        doubts = [first_doubt(leading, u), doubt(leading, u, *few), doubt(leading, u, *last_bound)]
+        doubts = doubts if bound else [0.0, 0.0, 0.0]
         largest, rest = (leading.norm, leading.rest) if bound else (1.0, 1.0)
-        self._numbers = [*last, largest**2, gain**2, off[0], 1.0, row_map.constant**2, rest**2, *off[1:]]
+        self._numbers = [*last, largest**2, gain**2, doubts[0], 1.0, row_map.constant**2, rest**2, *doubts[1:]]
         self._ask = inner.ask(query, self.width, dtype == _FLOAT32)
         if dtype not in _LOADED:
             inner.load(partial(self.run, _Inputs(np.zeros(0, dtype), _NO_PLACES, 1.0), np.zeros(0), *_nothing(p)))
@@ -144,7 +153,8 @@ class _Round:
         columns[:, :k] = directions
         blocks = columns[: self.width].reshape(self.width, size // lanes, lanes).transpose(1, 0, 2)
         own, mask = np.zeros(size, self.dtype), np.zeros(size, self.dtype)
-        own[:k], mask[:k] = np.nextafter(gains.astype(self.dtype), self.dtype.type(np.inf)), 1.0
+        enlarged = (gains * (1 + slack(_ROUNDOFF[self.dtype]))).astype(self.dtype)
+        own[:k], mask[:k] = np.nextafter(enlarged, self.dtype.type(np.inf)), 1.0
         last = (constant * columns[-1] if constant > 0 else np.zeros(size)).astype(self.dtype)
         return np.ascontiguousarray(blocks, self.dtype).reshape(-1), last, own, mask
 

@@ -1,17 +1,26 @@
-"""A bound on ||P a|| by few products: the directions of P'P with the least gains one by one, all others by the largest.
+"""A bound on ||P a|| by few products: some directions of P'P one by one, all others by the largest gain among them.
 
-    ||P a||^2 = sum_j g_j^2 t_j^2  <=  sum_{j <= k} g_j^2 t_j^2 + G^2 (||a||^2 - sum_{j <= k} t_j^2),     t_j = <a, v_j>
+    ||P a||^2 = sum_j g_j^2 t_j^2  <=  sum_{j in S} g_j^2 t_j^2 + R^2 (||a||^2 - sum_{j in S} t_j^2),     t_j = <a, v_j>
 
-with g_1 <= g_2 <= .. and G the largest. A map that whitens has its small gains where rows are long, and one plateau of
-gains where noise hides the rows: few directions then bound the norm well enough to see that most rows are not clipped.
+with R the largest gain outside of S. A map that whitens has its small gains where rows are long, one plateau of gains
+where noise hides the rows, and a few large gains where rows do not vary (columns of levels that add up to 1). S holds
+directions of both ends: few of them then bound the norm well enough to see that most rows are not clipped.
 For those that may be, and where few directions do not do, all p of them are taken; then the bound is the norm itself.
-The one direction of least gain bounds the norm well enough for half of the rows or more (``first``).
+The one direction of least gain bounds the norm well enough for half of the rows or more, unless a gain is large.
 
 Guarantee
-    Products in arithmetic of unit roundoff u are off by at most (p + 16) u ||a|| each, so t by eta ||a|| in norm, eta =
-    sqrt(k) (p + 16) u, and sums of their squares by 3 eta ||a||^2. ``doubt`` is 6 eta + 2^-45 p times the squared norm
-    of P: the second term is far above the errors of the decomposition. With doubt ||a||^2 added the bound holds for
-    computed products.
+    Products in arithmetic of unit roundoff u are off by at most d ||a|| each, d = (p + 16) u, so k of them by eta ||a||
+    in norm, eta = sqrt(k) d. With G the largest gain of all, and c = ``slack(u)``:
+    * sqrt(sum g^2 t^2) is off by at most d ||a|| sqrt(sum g^2), by the triangle inequality, so by (x + y)^2 <=
+      (1 + c) x^2 + (1 + 1/c) y^2 the sum is at most (1 + c) times the computed one and (1 + 1/c) d^2 ||a||^2 sum g^2.
+      The computed squares are off by their (k/8 + 16) u-th part at most, which is less than c for k below 2^16: gains
+      are enlarged by 1 + c, their squares by (1 + c)^2.
+    * The sum of t^2 is off by at most 3 eta ||a||^2, ||a||^2 by its eta-th part: R^2 times 6 eta ||a||^2 is added.
+    * Numbers of float32 below 2^-126 lose digits: each by at most 2^-149, where ||a||^2 is at least 2^-110 (kernels
+      take shorter rows one by one, in float64). (p + 16) 2^-38 (1 + G)^2 ||a||^2 is added for it.
+    * 2^-45 p G^2 ||a||^2 is added, far above the errors of the decomposition.
+    With ``doubt`` ||a||^2, the sum of these, the bound holds for computed products. ``first_doubt`` is that of the
+    first direction, where R = G and the products are not multiplied by enlarged gains: (G^2 - g^2) t^2 is subtracted.
     The sum of a unit of m rows is made in float64 and multiplied by P. Each |c| ||a|| is at most clip / g_1. The sum is
     off by at most m^2 2^-53 of that, its product by 2 (p + 16) sqrt(d) m 2^-53 of G times that: each row of P, or each
     of its d factors, rounds by (p + 16) 2^-53 of its norm; d is p for a matrix. c s rounds by 2^-53 too, which turns
@@ -28,7 +37,7 @@ import numpy as np
 
 from dpsco.query import Array
 
-__all__ = ["CONDITION", "WIDEST", "Leading", "doubt", "leading_directions", "rounding"]
+__all__ = ["CONDITION", "WIDEST", "Leading", "doubt", "first_doubt", "leading_directions", "rounding", "slack"]
 
 CONDITION = 2.0**11
 WIDEST = 1024
@@ -44,10 +53,10 @@ class Leading(NamedTuple):
     """Directions whose products bound ||P a||. Public."""
 
     directions: Array
-    """v_1 .. v_k, of shape (p, k)."""
+    """Those of S, of shape (p, k)."""
     gains: Array
     rest: float
-    """G; 0 if all directions are there."""
+    """R; 0 if all directions are there."""
     norm: float
     """Largest gain of P."""
     least: float
@@ -79,21 +88,55 @@ def leading_directions(squares: Array, vectors: Array) -> Leading:
     """
     p = len(squares)
     largest = float(squares[-1]) * (1 + p * 2.0**-45)
-    with np.errstate(all="ignore"):
-        excess = np.cumsum((largest / squares - 1.0)[::-1])[::-1]  # of directions j, j + 1, ..
-    k = int(np.sum(~(excess <= LOOSE * p)))
-    k = -(-max(k, 1) // _FILL) * _FILL  # fill the vectors
     norm, least = math.sqrt(largest), math.sqrt(float(squares[0]))
-    if k > _MOST * p:
+    low, high = _ends(squares)
+    if low + high > _MOST * p:
         return Leading(vectors, np.sqrt(squares), 0.0, norm, least)
-    return Leading(vectors[:, :k], np.sqrt(squares[:k]), norm, norm, least, (vectors, np.sqrt(squares)))
+    chosen = np.r_[:low, p - high : p]
+    rest = math.sqrt(float(squares[p - high - 1]) * (1 + p * 2.0**-45))
+    return Leading(vectors[:, chosen], np.sqrt(squares[chosen]), rest, norm, least, (vectors, np.sqrt(squares)))
 
 
-def doubt(leading: Leading, roundoff: float, k: int) -> float:
-    """Return what is added to the squared bound by ``k`` directions, per ||a||^2."""
+def _ends(squares: Array) -> tuple[int, int]:
+    """Return how many directions of least and of largest gain to take: as few as bound the norm closely.
+
+    A row that is alike in all whitened directions has t_j^2 = 1 / g_j^2: the bound exceeds its squared norm by the sum
+    of R^2 / g_j^2 - 1 over the other directions.
+    """
+    p, found = len(squares), (len(squares), 0)
+    with np.errstate(all="ignore"):
+        inverse = np.append(np.cumsum(1.0 / squares[::-1])[::-1], 0.0)  # sums from j on
+        for high in range(p):
+            top = p - high
+            excess = squares[top - 1] * (inverse[:top] - inverse[top]) - np.arange(top, 0, -1)
+            low = max(1, int(np.sum(~(excess <= LOOSE * p))))
+            if low + high < sum(found):
+                found = low, high
+            if sum(found) <= max(_FILL, high):  # more on this side cannot make it fewer
+                break
+    size = -(-sum(found) // _FILL) * _FILL  # fill the vectors
+    return size - found[1], found[1]
+
+
+def slack(roundoff: float) -> float:
+    """Return the share by which gains are enlarged: it makes the bound hold for rounded products of large gains."""
+    return 2.0**14 * roundoff
+
+
+def doubt(leading: Leading, roundoff: float, gains: Array, rest: float) -> float:
+    """Return what is added to the squared bound by directions of these ``gains``, per ||a||^2."""
+    p, c = len(leading.directions), slack(roundoff)
+    each = (p + 16) * roundoff
+    inside = (1 + 1 / c) * each**2 * float(np.sum(gains**2))
+    outside = 6 * math.sqrt(max(len(gains), 1)) * each * rest**2
+    single = (p + 16) * 2.0**-38 * (1 + leading.norm) ** 2 if roundoff > 2.0**-53 else 0.0
+    return inside + outside + single + p * 2.0**-45 * leading.norm**2
+
+
+def first_doubt(leading: Leading, roundoff: float) -> float:
+    """Return what is added to the squared bound by the first direction, per ||a||^2."""
     p = len(leading.directions)
-    eta = math.sqrt(max(k, 1)) * (p + 16) * roundoff
-    return (6 * eta + p * 2.0**-45) * max(leading.norm, leading.rest) ** 2
+    return (6 * (p + 16) * roundoff + p * 2.0**-45) * leading.norm**2
 
 
 def rounding(leading: Leading, rows: int, factors: int) -> float:
