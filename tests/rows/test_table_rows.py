@@ -15,7 +15,7 @@ from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.public_columns import PublicColumns
 from dpsco.rows.readers import parquet
 from dpsco.rows.shuffle import shuffled
-from dpsco.rows.table_rows import table_rows
+from dpsco.rows.table_rows import TableRows, table_rows
 
 COLUMNS = PublicColumns(
     ["a", "b", "whole"],
@@ -55,10 +55,10 @@ def kernel() -> Any:
     return under_test._KERNEL
 
 
-def by_numpy(monkeypatch: pytest.MonkeyPatch, *args: Any) -> Any:
+def by_numpy(monkeypatch: pytest.MonkeyPatch, make: Any, *args: Any) -> Any:
     with monkeypatch.context() as patch:
         patch.setattr(under_test, "_KERNEL", lambda numbers: None)
-        return table_rows(*args)
+        return make(*args)
 
 
 @pytest.mark.parametrize("norm", [1.0, 5.0, 1e-3])
@@ -67,7 +67,7 @@ def test_the_kernel_and_numpy_give_the_same_bits(
     rows: int, norm: float, kernel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cells = table(rows)
-    found, wanted = table_rows(COLUMNS, cells, norm), by_numpy(monkeypatch, COLUMNS, cells, norm)
+    found, wanted = table_rows(COLUMNS, cells, norm), by_numpy(monkeypatch, table_rows, COLUMNS, cells, norm)
     assert found.tobytes() == wanted.tobytes()
     assert np.isfinite(found).all()
 
@@ -82,11 +82,40 @@ def test_rows_are_the_encoded_features_over_their_norm(kernel: Any) -> None:
 def test_each_row_goes_to_its_place_and_no_other_is_touched(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cells, places = table(300), np.random.default_rng(1).permutation(1000)[:300]
     wanted = table_rows(COLUMNS, cells, 1.0)
-    for write in (table_rows, lambda *args: by_numpy(monkeypatch, *args)):
-        out = np.full((1000, COLUMNS.width), 7.0, np.float32)
-        write(COLUMNS, cells, 1.0, out, places)
+    given = COLUMNS, cells, 1.0, np.arange(300.0)
+    for rows in (TableRows(*given), by_numpy(monkeypatch, TableRows, *given)):
+        out, labels = np.full((1000, COLUMNS.width), 7.0, np.float32), np.full(1000, -1.0)
+        for start, stop in ((130, 300), (0, 1), (1, 130)):
+            rows.write(start, stop, out, labels, places[start:stop])
         assert out[places].tobytes() == wanted.tobytes()
         assert np.all(np.delete(out, places, axis=0) == 7.0)
+        assert np.array_equal(labels[places], np.arange(300.0))
+        assert np.all(np.delete(labels, places) == -1.0)
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 50])
+def test_rows_of_any_width_and_number_are_turned_and_no_memory_behind_them_is_used(width: int, kernel: Any) -> None:
+    """What lies behind the cells of a column is not finite: it would show."""
+    rng, names = np.random.default_rng(width), [f"x{j}" for j in range(width)]
+    columns = PublicColumns(names)
+    for rows in (1, 63, 64, 65, 200):
+        held = np.full((width, rows + 64), np.nan, np.float32)
+        held[:, :rows] = rng.standard_normal((width, rows))
+        made = TableRows(columns, {name: held[j, :rows] for j, name in enumerate(names)}, 0.5)
+        features = held[:, :rows].T
+        longest = np.maximum(np.sqrt(np.sum(features.astype(float) ** 2, axis=1)), 0.5)
+        out = np.full((rows + 1, width), 7.0, np.float32)
+        made.write(0, rows, out)
+        np.testing.assert_allclose(out[:rows], features / longest[:, None], rtol=1e-6)
+        assert np.all(out[rows] == 7.0)
+
+
+def test_rows_that_are_not_there_are_refused(kernel: Any) -> None:
+    """The kernel follows addresses."""
+    made, out = TableRows(COLUMNS, table(20), 1.0), np.zeros((40, COLUMNS.width), np.float32)
+    for start, stop, count in ((0, 21, 21), (-1, 3, 4), (4, 2, 2), (0, 9, 8)):
+        with pytest.raises(ValueError, match="rows"):
+            made.write(start, stop, out, places=np.arange(count))
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, 3e38, 0.0])
@@ -127,6 +156,24 @@ def test_rows_written_at_their_places_are_those_that_are_shuffled(
             np.concatenate([chunk[part] for chunk in found]).tobytes()
             == np.concatenate([chunk[part] for chunk in wanted]).tobytes()
         )
+
+
+def test_a_block_is_filled_again_only_if_nothing_refers_to_it(tmp_path: Path) -> None:
+    write_file(tmp_path / "rows.parquet", 20_000, 700)
+    columns, labels = PublicColumns(["x"], categories={"k": ["u", "v"]}), Labels("y", ("0", "1"))
+
+    def rows() -> FileRows:
+        return FileRows(tmp_path / "rows.parquet", labels, columns, shuffle=500, seed=3)
+
+    wanted = np.concatenate([features.copy() for features, _ in rows()])
+    kept, addresses = [], set()
+    for k, (features, _) in enumerate(rows()):
+        kept.append(features[100:200].reshape(-1) if k % 3 == 0 else None)  # a view of a view, of one block in three
+        addresses.add(features.__array_interface__["data"][0])
+    assert 14 <= len(addresses) < 40
+    for k, held in enumerate(kept):
+        if held is not None:
+            assert held.tobytes() == wanted[500 * k + 100 : 500 * k + 200].tobytes()
 
 
 def test_a_file_that_grew_after_it_was_counted_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,10 @@
 """Rows of a table in one pass over its columns, compiled: turned, divided and put at their places.
 
 numba is imported only with this file. ``table_rows.py`` states what is computed, and computes the same in NumPy.
+
+A strip of rows is made at a time. Each feature is a line of the strip: the cells where they lie, or numbers made of
+them, or zeros where a level sets one feature of several. Squares are added up line by line, rows side by side; sixteen
+lines by sixteen rows are turned in registers; then each row is divided and written once.
 """
 
 from __future__ import annotations
@@ -9,17 +13,29 @@ import contextlib
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
+
+from dpsco.rows.vectors import (
+    LANES,
+    add_squares,
+    divide,
+    divide_some,
+    float32_at,
+    float64_at,
+    int32_at,
+    prefetch,
+    turn,
+)
 
 __all__ = ["CODES", "FLOAT32", "FLOAT64", "unit_rows_of"]
 
 FLOAT32, FLOAT64, CODES = 0, 1, 2
 """Kinds of columns."""
 
-_TILE_BYTES = 1 << 14
-"""Rows that are made together: they stay in the first cache."""
+_STRIP = 64
+"""Rows of a strip: a multiple of ``LANES``, and few enough that their lines stay in the first two caches."""
+_AHEAD = 8
+"""Rows whose memory is asked for before they are written: places are anywhere."""
 
 
 def _compiled(function: Any) -> Any:
@@ -29,42 +45,57 @@ def _compiled(function: Any) -> Any:
     return njit(**options)(function)
 
 
-def _loader(number: Any, llvm: Any) -> Any:
-    """Return a numba function (address, index) that loads a number of a type from memory."""
-
-    @intrinsic
-    def loaded(typing: Any, address: Any, index: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = builder.inttoptr(arguments[0], llvm.as_pointer())
-            return builder.load(builder.gep(pointer, [arguments[1]]))
-
-        return number(types.uint64, types.intp), generate
-
-    return loaded
-
-
-_float32_at = _loader(types.float32, ir.FloatType())
-_float64_at = _loader(types.float64, ir.DoubleType())
-_int32_at = _loader(types.int32, ir.IntType(32))
-
-
 @_compiled
 def _shares(line: Any, double: bool, cells: Any, start: int, held: int, limits: Any) -> None:
     """Write numbers as shares of their range, or as they are if there is none."""
     low, high, way = limits[0], limits[1], limits[2]
+    if way == 0.0:
+        for i in range(held):
+            line[i] = float64_at(cells, start + i) if double else np.float64(float32_at(cells, start + i))
+        return
+    length = high - low
+    times, off = (2.0, 1.0) if way == 2.0 else (1.0, 0.0)  # exact where there is nothing to do
     for i in range(held):
-        cell = _float64_at(cells, start + i) if double else np.float64(_float32_at(cells, start + i))
-        if way == 0.0:
-            line[i] = cell
-            continue
-        share = (min(max(cell, low), high) - low) / (high - low)
-        share = min(max(share, 0.0), 1.0) if np.isfinite(cell) else 0.5
-        line[i] = share * 2.0 - 1.0 if way == 2.0 else share
+        cell = float64_at(cells, start + i) if double else np.float64(float32_at(cells, start + i))
+        share = (min(max(cell, low), high) - low) / length
+        share = min(max(share, 0.0), 1.0) if abs(cell) < np.inf else 0.5
+        line[i] = share * times - off
 
 
 @_compiled
-def unit_rows_of(sources: Any, features: Any, ranges: Any, rows: int, norm: float, places: Any, out: Any) -> None:
-    """Write rows 0 .. ``rows`` of a table to ``out``.
+def _levels(flags: Any, chosen: Any, cells: Any, table: Any, start: int, held: int) -> None:
+    """Look up which feature each code sets, and whether it sets one."""
+    for i in range(held):
+        place = int32_at(table, int32_at(cells, start + i))
+        chosen[i] = place
+        flags[i] = 1.0 if place >= 0 else 0.0
+
+
+@_compiled
+def _without_odd(tile: Any, own: int, width: int) -> float:
+    """Set numbers that are not finite to 0; return the sum of squares of the others."""
+    square = 0.0
+    for j in range(own, own + width):
+        if not np.isfinite(tile[j]):
+            tile[j] = 0.0
+        square += np.float64(tile[j]) * np.float64(tile[j])
+    return square
+
+
+@_compiled
+def unit_rows_of(
+    sources: Any,
+    features: Any,
+    ranges: Any,
+    labels: Any,
+    first: int,
+    rows: int,
+    norm: float,
+    places: Any,
+    out: Any,
+    targets: Any,
+) -> None:
+    """Write rows ``first`` .. ``first + rows`` of a table to ``out``, their labels to ``targets``.
 
     Parameters
     ----------
@@ -75,63 +106,67 @@ def unit_rows_of(sources: Any, features: Any, ranges: Any, rows: int, norm: floa
         First feature of each column; then the width.
     ranges : array of float64, shape (columns, 3)
         Low and high end; 0 if there is no range, 1 if it is mapped to [0, 1], 2 if it is mapped to [-1, 1].
-    rows : int
-        Number of rows.
+    labels : array of float64
+        A number per row of the table; empty if there are none to write.
+    first, rows : int
+        Which rows.
     norm : float
         Rows are divided by it, or by their own norm if that is larger.
     places : array of int64
-        Row of ``out`` for each row; empty for their own order.
+        Row of ``out`` for each row; empty for the first rows of ``out``, in order.
     out : array of float32
-        Rows of the full width, in C order.
+        Rows of the full width, one after the other.
+    targets : array of float64
+        A number per row of ``out``.
     """
-    width, columns = out.shape[1], len(sources)
-    height = max(16, min(256, _TILE_BYTES // (4 * width)))
-    tile, squares = np.empty(height * width, np.float32), np.empty(height)
-    lines = np.empty((columns, height), np.float32)
-    at = np.empty(columns, np.uint64)
-    for start in range(0, rows, height):
-        held = min(height, rows - start)
-        for column in range(columns):  # numbers in float32: where they are, or converted
-            kind, cells = sources[column, 0], sources[column, 1]
-            if kind == CODES or (kind == FLOAT32 and ranges[column, 2] == 0.0):
-                at[column] = cells + np.uint64(4 * start)
-            else:
-                _shares(lines[column], kind == FLOAT64, cells, start, held, ranges[column])
-                at[column] = lines[column].ctypes.data
-        squares[:held] = 0.0
-        for column in range(columns):  # in the order of the features; rows side by side
-            cells, table = at[column], sources[column, 2]
-            if table == 0:
-                for i in range(held):
-                    number = np.float64(_float32_at(cells, i))
-                    squares[i] += number * number
-            else:
-                for i in range(held):
-                    squares[i] += 1.0 if _int32_at(table, _int32_at(cells, i)) >= 0 else 0.0
+    columns = len(sources)
+    width = features[columns]
+    stride = -(-width // LANES) * LANES
+    tile, squares = np.empty(_STRIP * stride, np.float32), np.empty(_STRIP)
+    longest, nothing = np.empty(_STRIP, np.float32), np.zeros(_STRIP, np.float32)
+    lines, chosen = np.empty((columns, _STRIP), np.float32), np.empty((columns, _STRIP), np.int32)
+    turned, squared = np.empty(stride, np.uint64), np.empty(stride, np.uint64)  # addresses of the features' lines
+    turned[:], squared[:] = nothing.ctypes.data, nothing.ctypes.data
+    for start in range(0, rows, _STRIP):
+        held = min(_STRIP, rows - start)
         for column in range(columns):
-            cells, table, first = at[column], sources[column, 2], features[column]
-            if table == 0:
-                for i in range(held):
-                    tile[i * width + first] = _float32_at(cells, i)
+            kind, cells, feature = sources[column, 0], sources[column, 1], features[column]
+            line = lines[column]
+            if kind == CODES:
+                _levels(line, chosen[column], cells, sources[column, 2], first + start, held)
+                squared[feature] = line.ctypes.data
+            elif kind == FLOAT32 and ranges[column, 2] == 0.0 and held == _STRIP:  # what lies behind may be no memory
+                turned[feature] = squared[feature] = cells + np.uint64(4 * (first + start))
             else:
-                size = features[column + 1] - first
+                _shares(line, kind == FLOAT64, cells, first + start, held, ranges[column])
+                turned[feature] = squared[feature] = line.ctypes.data
+        squares[:] = 0.0
+        for i in range(0, held, LANES):
+            for feature in range(0, stride, LANES):
+                add_squares(squared, feature, i, squares)
+                turn(turned, feature, i, tile, i * stride + feature, stride)
+        for column in range(columns):
+            if sources[column, 0] == CODES:
+                feature = features[column]
                 for i in range(held):
-                    for j in range(size):
-                        tile[i * width + first + j] = 0.0
-                    place = _int32_at(table, _int32_at(cells, i))
-                    if place >= 0:
-                        tile[i * width + first + place] = 1.0
+                    if chosen[column, i] >= 0:
+                        tile[i * stride + feature + chosen[column, i]] = 1.0
         for i in range(held):
-            square, own = squares[i], i * width
-            if not np.isfinite(square):  # squares of float32 stay within float64: a cell is not finite
-                square = 0.0
-                for j in range(width):
-                    value = tile[own + j]
-                    if not np.isfinite(value):
-                        value = np.float32(0.0)
-                        tile[own + j] = value
-                    square += np.float64(value) * np.float64(value)
-            longest = np.float32(max(np.sqrt(square), norm))
-            target = start + i if len(places) == 0 else places[start + i]
-            for j in range(width):
-                out[target, j] = tile[own + j] / longest
+            longest[i] = max(np.sqrt(squares[i]), norm)
+        for i in range(held):
+            own, place = i * stride, start + i
+            if not np.isfinite(squares[i]):  # squares of float32 stay within float64: a cell is not finite
+                longest[i] = max(np.sqrt(_without_odd(tile, own, width)), norm)
+            if len(places):
+                if i + _AHEAD < held:
+                    later = places[place + _AHEAD] * width
+                    for j in range(0, width, LANES):
+                        prefetch(out, later + j)
+                place = places[place]
+            if len(labels):
+                targets[place] = labels[first + start + i]
+            whole = width - width % LANES
+            for j in range(0, whole, LANES):
+                divide(tile, own + j, longest[i], out, place * width + j)
+            if whole < width:
+                divide_some(tile, own + whole, longest[i], out, place * width + whole, width - whole)

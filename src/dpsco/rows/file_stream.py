@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsco.errors import DataError, InvalidArgument, positive, positive_integer
 from dpsco.parallel import available_threads, in_order
@@ -41,7 +40,7 @@ from dpsco.rows.readers.remote import RemoteFile, is_remote, remote_files
 from dpsco.rows.readers.source import COMPRESSED, MatrixSource, Part, Table, TableSource
 from dpsco.rows.row_norm import clamped, unit_rows
 from dpsco.rows.shuffle import shuffled
-from dpsco.rows.table_rows import table_rows
+from dpsco.rows.table_rows import TableRows, table_rows
 
 __all__ = ["FileRows", "Labels", "RowForm", "local_files", "open_source"]
 
@@ -56,6 +55,8 @@ TABLES: dict[str, Any] = {
     ".ndjson": JsonLinesSource,
 }
 _BLOCK_BYTES = 256 << 20
+_PART_ROWS = 1 << 16
+"""Rows whose cells are converted at once, if they are then written by several threads."""
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 """Kinds that may be compressed."""
 MATRICES = (".npz", ".libsvm", ".svm")
@@ -134,10 +135,9 @@ class RowForm:
             features = table_rows(self.columns, table, self.feature_norm)
         return features, self._labels(table)
 
-    def write(self, table: Table, out: NDArray[np.float32], places: NDArray[np.int64]) -> Array:
-        """Write dense features to ``out``, each row at its place, and return the labels."""
-        table_rows(self.columns, table, self.feature_norm, out, places)
-        return self._labels(table)
+    def ready(self, table: Table) -> TableRows:
+        """Return the rows of ``table``, dense ones, with their labels, to be written part by part."""
+        return TableRows(self.columns, table, self.feature_norm, self._labels(table))
 
     def _labels(self, table: Table) -> Array:
         if self.labels is None:
@@ -280,8 +280,8 @@ class FileRows:
     def _mixed(self, source: ParquetSource, columns: PublicColumns) -> Iterator[tuple[Any, Array]]:
         """Yield shuffled rows of files that state their number of rows."""
         form = RowForm(self._labels, columns, self._norm)
-        parts = source.parts(form.numbers, form.texts)
-        yield from mixed_blocks(parts, source.count(), columns.width, self._shuffle, self._seed, form.write)
+        parts = source.parts(form.numbers, form.texts, most=_PART_ROWS)
+        yield from mixed_blocks(parts, source.count(), columns.width, self._shuffle, self._seed, form.ready)
 
     def _chunks(self) -> Iterator[tuple[Any, Array]]:
         return self._table_chunks() if isinstance(self._source, TableSource) else self._matrix_chunks()

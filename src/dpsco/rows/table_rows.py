@@ -21,12 +21,13 @@ from dpsco.errors import DataError
 from dpsco.rows.column_kinds import Column
 from dpsco.rows.public_columns import PublicColumns
 
-__all__ = ["table_rows"]
+__all__ = ["TableRows", "table_rows"]
 
 COMPILED_FROM = 1 << 24
 """Numbers that a process has made of files before it loads the kernel, unless other kernels are loaded."""
 
-_AT_PLACE = np.zeros(0, np.int64)
+_AT_PLACE, _NO_LABELS = np.zeros(0, np.int64), np.zeros(0)
+_LENGTHS = "Columns of one table have different numbers of rows."
 _LOADING = threading.Lock()
 _STRIP = 4096
 
@@ -45,8 +46,8 @@ class _Kernel:
             try:
                 from dpsco.rows.compiled_rows import unit_rows_of
 
-                nothing = np.zeros((0, 3), np.uint64), np.zeros(1, np.int64), np.zeros((0, 3))
-                unit_rows_of(*nothing, 0, 1.0, _AT_PLACE, np.zeros((0, 1), np.float32))
+                nothing = np.zeros((0, 3), np.uint64), np.zeros(1, np.int64), np.zeros((0, 3)), _NO_LABELS
+                unit_rows_of(*nothing, 0, 0, 1.0, _AT_PLACE, np.zeros(0, np.float32), _NO_LABELS)
                 self.function = unit_rows_of
             finally:
                 _LOADING.release()
@@ -56,14 +57,16 @@ class _Kernel:
 _KERNEL = _Kernel()
 
 
-def table_rows(
-    columns: PublicColumns,
-    table: Mapping[str, Any],
-    feature_norm: float,
-    out: NDArray[np.float32] | None = None,
-    places: NDArray[np.int64] = _AT_PLACE,
-) -> NDArray[np.float32]:
-    """Return the rows of ``table`` as features of norm at most 1.
+def table_rows(columns: PublicColumns, table: Mapping[str, Any], feature_norm: float) -> NDArray[np.float32]:
+    """Return the rows of ``table`` as features of norm at most 1, in their order (``TableRows``)."""
+    made = TableRows(columns, table, feature_norm)
+    out = np.empty((made.rows, columns.width), dtype=np.float32)
+    made.write(0, made.rows, out)
+    return out
+
+
+class TableRows:
+    """The rows of a table as features of norm at most 1, ready to be written, some at a time and in several threads.
 
     Parameters
     ----------
@@ -73,34 +76,67 @@ def table_rows(
         Cells of the declared columns, as a reader has read them.
     feature_norm : float
         Longer rows are shortened to it, all rows divided by it.
-    out : array, optional
-        Where to write them, C order; a new array unless given.
-    places : array of int64
-        Row of ``out`` for each row of ``table``; empty for the first rows of ``out``, in order.
-
-    Returns
-    -------
-    array
-        ``out``.
+    labels : array, optional
+        A number per row, to be written along with it.
 
     Guarantee: what becomes of a row depends on that row alone.
     """
-    rows = len(table[columns.features[0].name])
-    if out is None:
-        out = np.empty((rows, columns.width), dtype=np.float32)
-    if kernel := _KERNEL(rows * columns.width):
-        inputs = _Inputs()
+
+    def __init__(
+        self,
+        columns: PublicColumns,
+        table: Mapping[str, Any],
+        feature_norm: float,
+        labels: NDArray[np.float64] = _NO_LABELS,
+    ) -> None:
+        self.rows = len(table[columns.features[0].name])
+        self._columns, self._table, self._norm = columns, table, float(feature_norm)
+        self._labels = np.ascontiguousarray(labels, dtype=np.float64)
+        self._kernel, self._inputs = _KERNEL(self.rows * columns.width), _Inputs()
+        if len(labels) not in (0, self.rows):
+            raise DataError(_LENGTHS)
+        if self._kernel is None:
+            return
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
             for column in columns.features:
-                inputs.add(column, table[column.name], rows)
-        kernel(*inputs.arrays(), rows, float(feature_norm), places, out)
-        return out
-    lines = columns.encode(table).T
-    for start in range(0, rows, _STRIP):
-        part = slice(start, min(start + _STRIP, rows))
-        target = places[part] if len(places) else part
-        out[target] = _unit_lines(lines[:, part], feature_norm).T
-    return out
+                self._inputs.add(column, table[column.name], self.rows)
+        self._arrays = self._inputs.arrays()
+
+    def write(
+        self,
+        start: int,
+        stop: int,
+        out: NDArray[np.float32],
+        targets: NDArray[np.float64] = _NO_LABELS,
+        places: NDArray[np.int64] = _AT_PLACE,
+    ) -> None:
+        """Write rows ``start`` to ``stop``.
+
+        Parameters
+        ----------
+        start, stop : int
+            Which rows.
+        out : array
+            Where to write them: rows of the full width, C order.
+        targets : array
+            Where to write their labels, if there are any: a number per row of ``out``.
+        places : array of int64
+            Row of ``out`` for each row; empty for the first rows of ``out``, in order.
+        """
+        if not 0 <= start <= stop <= self.rows or len(places) not in (0, stop - start):
+            raise ValueError("Expected rows of the table, and a place for each or none.")
+        if self._kernel is not None and out.flags.c_contiguous:  # it follows addresses
+            given = *self._arrays, self._labels, start, stop - start, self._norm
+            self._kernel(*given, places, out.reshape(-1), targets)
+            return
+        some = {name: self._table[name][start:stop] for name in self._columns.names}
+        lines = self._columns.encode(some).T
+        for first in range(0, stop - start, _STRIP):
+            part = slice(first, min(first + _STRIP, stop - start))
+            target = places[part] if len(places) else part
+            out[target] = _unit_lines(lines[:, part], self._norm).T
+            if len(self._labels):
+                targets[target] = self._labels[start:stop][part]
 
 
 def _unit_lines(lines: NDArray[np.float32], feature_norm: float) -> NDArray[np.float32]:
@@ -126,7 +162,7 @@ class _Inputs:
         from dpsco.rows.compiled_rows import CODES, FLOAT32, FLOAT64
 
         if len(cells) != rows:  # the kernel follows addresses
-            raise DataError("Columns of one table have different numbers of rows.")
+            raise DataError(_LENGTHS)
         if (chosen := column.chosen(cells)) is not None:
             codes, table = (np.ascontiguousarray(part, dtype=np.int32) for part in chosen)
             self._put((CODES, _address(codes), _address(table) + table.itemsize), column.size, codes, table)

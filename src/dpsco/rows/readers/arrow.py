@@ -42,7 +42,7 @@ _AWAY = "cannot be read as {kind}: it is damaged, or its store is out of reach."
 
 @dataclass(frozen=True)
 class BatchPart:
-    """Rows of a record batch (``CutPart``)."""
+    """Rows of a record batch (``CountedPart``)."""
 
     convert: Callable[[Any], Table]
     batch: Any
@@ -51,12 +51,6 @@ class BatchPart:
     def rows(self) -> int:
         """Number of rows."""
         return int(self.batch.num_rows)
-
-    def cut(self, start: int, stop: int) -> BatchPart:
-        """Return rows ``start`` to ``stop``; no copy."""
-        return (
-            self if (start, stop) == (0, self.rows) else BatchPart(self.convert, self.batch.slice(start, stop - start))
-        )
 
     def __call__(self) -> Table:
         """Convert the rows."""
@@ -74,13 +68,15 @@ class ArrowFiles(TableSource):
         self.names = tuple(schema.names)
         self.number_columns = tuple(field.name for field in schema if _is_number(field.type))
 
-    def parts(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[BatchPart]:
-        """Yield the rows in order, batch by batch."""
+    def parts(
+        self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = (), most: int = BATCH_ROWS
+    ) -> Iterator[BatchPart]:
+        """Yield the rows in order, in batches of at most ``most`` rows."""
         wanted = list(dict.fromkeys((*numbers, *texts, *ids)))
         for path in self._paths:  # every file is looked at before the first row is used
             check_columns(path, self._schema(path), numbers, (*texts, *ids))
         for path in self._paths:
-            for batch in self._guarded(path, self._batches(path, wanted)):
+            for batch in self._guarded(path, self._batches(path, wanted, most=most)):
                 yield BatchPart(partial(self._converted, path, numbers=numbers, texts=texts, ids=ids), batch)
 
     def refuse_ids(self, name: str) -> None:
@@ -126,7 +122,7 @@ class ArrowFiles(TableSource):
         raise NotImplementedError
 
     @classmethod
-    def _batches(cls, path: Any, wanted: list[str]) -> Iterator[Any]:
+    def _batches(cls, path: Any, wanted: list[str], *, most: int = BATCH_ROWS) -> Iterator[Any]:
         raise NotImplementedError
 
 
@@ -156,14 +152,14 @@ class ArrowSource(ArrowFiles):
             cls._refuse(path)
 
     @classmethod
-    def _batches(cls, path: Any, wanted: list[str]) -> Iterator[Any]:
+    def _batches(cls, path: Any, wanted: list[str], *, most: int = BATCH_ROWS) -> Iterator[Any]:
         with path.open("rb") as file:
             for batch in cls._reader(file)[1]:
                 chosen = batch.select(wanted)
                 for column in chosen.columns:  # Arrow follows offsets that it has read, also wrong ones
                     _as_bytes(column).validate(full=True)
-                for start in range(0, batch.num_rows, BATCH_ROWS):
-                    yield chosen.slice(start, BATCH_ROWS)
+                for start in range(0, batch.num_rows, most):
+                    yield chosen.slice(start, most)
 
     def count(self) -> int:
         """Return the number of rows."""

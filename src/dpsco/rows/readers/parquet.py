@@ -73,7 +73,9 @@ class ParquetSource(ArrowFiles):
             return file.schema_arrow
 
     @classmethod
-    def _batches(cls, path: AnyFile, wanted: list[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
+    def _batches(
+        cls, path: AnyFile, wanted: list[str], groups: Sequence[int] | None = None, *, most: int = BATCH_ROWS
+    ) -> Iterator[Any]:
         """Yield batches, of some row groups in the calling thread, of all of them on all processors.
 
         A row group is decoded whole if it is small: Arrow takes a third less time for it than batch by batch.
@@ -85,7 +87,8 @@ class ParquetSource(ArrowFiles):
         for some in _runs(footer, range(footer.num_row_groups) if groups is None else groups):
             with cls._open(path, coded, footer) as file:  # what was mapped before is given back
                 for group in some:
-                    yield from cls._group(file, group, wanted, coded, threads=groups is None)
+                    for batch in cls._group(file, group, wanted, coded, threads=groups is None):
+                        yield from (batch.slice(start, most) for start in range(0, batch.num_rows, most))
 
     @classmethod
     def _group(cls, file: Any, group: int, wanted: list[str], coded: list[str], *, threads: bool) -> Iterator[Any]:
@@ -93,12 +96,10 @@ class ParquetSource(ArrowFiles):
         about = file.metadata.row_group(group)
         pieces = -(-_decoded_bytes(about, wanted, coded) // GROUP_BYTES)
         if pieces <= 1:
-            whole = file.read_row_group(group, columns=wanted, use_threads=threads)
-            yield from whole.to_batches(max_chunksize=BATCH_ROWS)
+            yield from file.read_row_group(group, columns=wanted, use_threads=threads).to_batches()
             return
         size = max(1024, -(-about.num_rows // pieces))
-        for batch in file.iter_batches(batch_size=size, row_groups=[group], columns=wanted, use_threads=threads):
-            yield from (batch.slice(start, BATCH_ROWS) for start in range(0, batch.num_rows, BATCH_ROWS))
+        yield from file.iter_batches(batch_size=size, row_groups=[group], columns=wanted, use_threads=threads)
 
     def count(self) -> int:
         """Return the number of rows."""

@@ -14,7 +14,7 @@ from dpsco.rows.cells import Coded
 
 __all__ = [
     "COMPRESSED",
-    "CutPart",
+    "CountedPart",
     "MatrixSource",
     "Named",
     "Part",
@@ -34,15 +34,12 @@ Part = Callable[[], Table]
 """Some rows that are read and not yet converted: the call converts them. Parts may be called in any thread."""
 
 
-class CutPart(Protocol):
-    """A part that knows its number of rows and can be cut without a copy."""
+class CountedPart(Protocol):
+    """A part that knows its number of rows."""
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-
-    def cut(self, start: int, stop: int) -> CutPart:
-        """Return rows ``start`` to ``stop``."""
 
     def __call__(self) -> Table:
         """Convert the rows."""
