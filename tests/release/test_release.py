@@ -19,6 +19,7 @@ from dpsco import (
     mechanism,
 )
 from dpsco.query import Clipped
+from dpsco.release import releaser
 from dpsco.release.calibration import Calibration
 from dpsco.release.ledger import MemoryLedger
 from dpsco.release.noise import new_key
@@ -207,3 +208,17 @@ def test_nothing_leaves_after_the_key_is_erased() -> None:
     source.close()
     with pytest.raises(LedgerError):
         source.release(query(0), total(0.0))
+
+
+@pytest.mark.parametrize("name", ["sqrt", "tree", "blt", "independent"])
+def test_noise_does_not_depend_on_how_many_rounds_are_drawn_together(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = calibrated(name, 9, 3)[1]
+    found = []
+    for together in (1, 2, 4, 32):
+        monkeypatch.setattr(releaser, "_TOGETHER", together)
+        one = channel(name, 9, key=bytes(32))
+        found.append([one.release(query(t, noise), total(0.5)).value for t in range(9)])
+    for other in found[1:]:
+        assert np.array_equal(other, found[0])

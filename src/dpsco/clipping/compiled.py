@@ -76,9 +76,9 @@ class _Sums:
             answer.total += to_grid(own[0], grid)
         for own in owns:
             give_back(own.reshape(-1))
-        clipped, zeroed, *_ = self.tallies.sum(axis=0).tolist()
-        answer.clipped_rows += clipped
-        answer.zeroed_rows += zeroed
+        for clipped, zeroed, *_ in self.tallies.tolist():
+            answer.clipped_rows += clipped
+            answer.zeroed_rows += zeroed
 
 
 class _Kernel(NamedTuple):

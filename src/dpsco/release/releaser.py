@@ -20,7 +20,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,18 @@ from dpsco.release.mechanisms.protocol import Mechanism, NoiseBuffers
 from dpsco.release.noise import Normals, bernoulli, derive, normals, positions
 
 __all__ = ["Releaser"]
+
+
+_TOGETHER, _NUMBERS = 32, 1 << 16
+"""Most rounds whose noise is drawn together, and the most numbers of more than one round."""
+
+
+class _Drawn(NamedTuple):
+    """SECRET: the noise of the rounds before ``next`` that was drawn last, and the buffers of ``next``."""
+
+    next: int
+    buffers: NoiseBuffers
+    noise: tuple[Array, ...]
 
 
 class Releaser:
@@ -68,8 +80,8 @@ class Releaser:
         self._mechanism = mechanism
         self._dimension = dimension
         self._ledger = ledger
-        # The next round and its buffers, at most one pair. Whoever draws takes it out and puts the next one in.
-        self._positions: deque[tuple[int, NoiseBuffers]] = deque(maxlen=1)
+        # What was drawn so far, at most one value. Whoever needs noise takes it out and puts the next one in.
+        self._drawn: deque[_Drawn] = deque(maxlen=1)
         self._normals: Normals | None = None
         self._replay = () if replay is None else replay
         # Re-entrant: an interrupt can leave it held, and the thread that was interrupted must be able to try again.
@@ -78,7 +90,7 @@ class Releaser:
 
     def forget(self) -> None:
         """Drop the buffers in a forked child, and replace the lock, which a thread of the parent may hold."""
-        self._positions, self._normals = deque(maxlen=1), None
+        self._drawn, self._normals = deque(maxlen=1), None
         self._one_at_a_time = threading.RLock()
 
     @property
@@ -174,30 +186,39 @@ class Releaser:
     def close(self) -> None:
         """Drop the noise state and erase the key, after the last round."""
         with self._one_at_a_time:
-            self._positions, self._normals = deque(maxlen=1), None
+            self._drawn, self._normals = deque(maxlen=1), None
             self._ledger.erase_key()
 
     def _noise(self, step: int, paid: Calibration) -> Array:
         if paid.sigma == 0.0:
             return np.zeros(self._dimension)
-        at, buffers = self._position_before(step)
-        while True:  # a resumed run rebuilds the buffers from (key, 0 .. step)
-            noise, buffers = self._mechanism.increment(buffers, at, self._draw)
+        drawn = self._drawn_before(step)
+        while drawn.next <= step:  # a resumed run rebuilds the buffers from (key, 0 .. step)
+            drawn = self._more(drawn)
+        self._drawn.append(drawn)
+        return drawn.noise[step - drawn.next]
+
+    def _more(self, drawn: _Drawn) -> _Drawn:
+        """Draw the noise of the next rounds together: after a round over many rows, each call begins in cold caches."""
+        at, buffers, noise = drawn.next, drawn.buffers, []
+        for _ in range(max(1, min(_TOGETHER, _NUMBERS // self._dimension, self._mechanism.horizon - at))):
+            own, buffers = self._mechanism.increment(buffers, at, self._draw)
+            paid = self._calibration.at(at)
+            noise.append(self._dithered(to_grid(own, paid.grid), at, paid))
             at += 1
-            if at > step:
-                self._positions.append((at, buffers))
-                return self._dithered(to_grid(noise, paid.grid), step, paid)
+        return _Drawn(at, buffers, tuple(noise))
 
-    def _position_before(self, step: int) -> tuple[int, NoiseBuffers]:
-        """Take a round up to ``step`` and its buffers, which nobody else has: the mechanism may overwrite them.
+    def _drawn_before(self, step: int) -> _Drawn:
+        """Take what was drawn, which nobody else has: the mechanism may overwrite the buffers.
 
-        An interrupt drops them, and the handler of a signal that releases too finds none. Either starts again at 0.
+        An interrupt drops it, and the handler of a signal that releases too finds nothing. Either starts again at 0.
         """
         try:
-            at, buffers = self._positions.pop()
+            drawn = self._drawn.pop()
         except IndexError:
-            at, buffers = 0, self._mechanism.start()
-        return (at, buffers) if at <= step else (0, self._mechanism.start())  # drawn before, but not stored
+            drawn = _Drawn(0, self._mechanism.start(), ())
+        gone = step < drawn.next - len(drawn.noise)  # drawn before, but not stored
+        return _Drawn(0, self._mechanism.start(), ()) if gone else drawn
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("A releaser holds the noise key and cannot be pickled or copied.")
