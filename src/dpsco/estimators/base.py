@@ -29,6 +29,7 @@ from dpsco.planning.plan import Plan
 from dpsco.planning.table_problem import default_delta, table_plan
 from dpsco.problem import Loss
 from dpsco.query import Array
+from dpsco.rows.check_beside import CheckBeside
 from dpsco.rows.containers import column_texts
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.csr import is_sparse
@@ -122,20 +123,26 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         if y is None and unit is None and is_chunks(X):
             return self._fit_chunks(X)
         made_by = encoded_by(X)
-        X, y = self._validated(X, y, first=True, made_by=made_by)
-        loss, targets, leaks = self._targets(y, whole=True)
-        planned = self._plan(loss, len(targets) if self.n is None else self.n, solver=self.solver)
-        start = self._start(planned)
-        key, random = self._randomness()
-        order: Ranks = RandomOrder(len(targets), random) if self.shuffle else Positions(len(targets))
-        cap = self._cap(unit)
-        if cap is not None:
-            texts, codes = column_texts(checked_ids(unit, len(targets)), of="id")
-            places = random.permutation(len(targets)) if self.shuffle else np.arange(len(targets))
-            targets[places[~cap.counted_texts(texts, codes[places])]] = np.nan
-        facts = self._facts(cap, leaks, self.columns is None and made_by is None)
-        rows = PermutedRows(X, targets, order, self._norm)
-        result = train(planned, rows, start=start, key=key, account=open_account(self.account), facts=facts)
+        checks: list[CheckBeside] = []  # of a large array: beside targets, plan, order and the sum of the first round
+        try:
+            X, y = self._validated(X, y, first=True, made_by=made_by, checks=checks)
+            loss, targets, leaks = self._targets(y, whole=True)
+            planned = self._plan(loss, len(targets) if self.n is None else self.n, solver=self.solver)
+            start = self._start(planned)
+            key, random = self._randomness()
+            order: Ranks = RandomOrder(len(targets), random) if self.shuffle else Positions(len(targets))
+            cap = self._cap(unit)
+            if cap is not None:
+                texts, codes = column_texts(checked_ids(unit, len(targets)), of="id")
+                places = random.permutation(len(targets)) if self.shuffle else np.arange(len(targets))
+                targets[places[~cap.counted_texts(texts, codes[places])]] = np.nan
+            facts = self._facts(cap, leaks, self.columns is None and made_by is None)
+            rows = PermutedRows(X, targets, order, self._norm, *checks)
+            result = train(planned, rows, start=start, key=key, account=open_account(self.account), facts=facts)
+        except Exception:
+            for check in checks:  # what is wrong with X comes first
+                check.wait()
+            raise
         self._run = None
         self._learned(result)
         return self
@@ -227,11 +234,19 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
 
     # --- pieces -------------------------------------------------------------------------------------
 
-    def _validated(self, X: Any, y: Any, *, first: bool, made_by: PublicColumns | None = None) -> tuple[Any, Any]:
+    def _validated(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        first: bool,
+        made_by: PublicColumns | None = None,
+        checks: list[CheckBeside] | None = None,
+    ) -> tuple[Any, Any]:
         strict = one_of("invalid_rows", self.invalid_rows, ("error", "zero")) == "error"
         if first:
             self.columns_ = None if self.columns is None else columns_from(self.columns)
-        X = self._typed(self._encoded(X), first=first, strict=strict)
+        X = self._typed(self._encoded(X), first=first, strict=strict, checks=checks)
         y = one_column(y, len(X), strict=strict)
         if first:
             self._encoder = copy.copy(made_by if self.columns_ is None else self.columns_)  # set_params changes theirs

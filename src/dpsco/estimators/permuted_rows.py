@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, Portion
+from dpsco.rows.check_beside import CheckBeside
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.layout import Layout
 from dpsco.rows.on_demand import RowsOnDemand, Source
@@ -27,15 +28,25 @@ _CHUNK_BYTES = 4 << 20
 class PermutedRows(Stream):
     """Rows of ``features`` (dense or CSR) and ``targets``, in ``order``; a target that is NaN marks a zero row.
 
+    ``check`` is one of all rows that may still run.
+
     A batch holds its rows in the order of memory: which rows they are is what the order decides.
     Cost: the arrays are not copied. Threads of the oracle gather dense rows, a piece each at a time; CSR rows come in
     chunks of about 4 MB.
     """
 
-    def __init__(self, features: Any, targets: Array, order: Ranks, feature_norm: float) -> None:
+    def __init__(
+        self, features: Any, targets: Array, order: Ranks, feature_norm: float, check: CheckBeside | None = None
+    ) -> None:
         super().__init__()
         self._features, self._targets, self._order, self._norm = features, targets, order, feature_norm
+        self._beside = check
         self.rows_available = len(targets)
+
+    def confirm(self) -> None:
+        """Wait for the check of the rows."""
+        if self._beside is not None:
+            self._beside.wait()
 
     def _batches(self, layout: Layout) -> Iterator[Batch]:
         for step in range(layout.rounds):

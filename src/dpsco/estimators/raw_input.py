@@ -10,6 +10,7 @@ from dpsco.errors import DataError, InvalidArgument
 from dpsco.estimators.validation import typed_rows
 from dpsco.planning.plan import Plan
 from dpsco.query import Array
+from dpsco.rows.check_beside import CheckBeside
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.gate import admit, container, declared_by
 from dpsco.rows.public_columns import PublicColumns
@@ -39,12 +40,12 @@ class RawInput:
         """Return a raw table as features, if columns are declared."""
         return X if self.columns_ is None else self.columns_.encode(self.columns_.table(X))
 
-    def _typed(self, X: Any, *, first: bool, strict: bool) -> Any:
+    def _typed(self, X: Any, *, first: bool, strict: bool, checks: list[CheckBeside] | None = None) -> Any:
         """Return rows behind the gate, and note names and numbers of features."""
         columns = self.columns_
         if columns is None:
             form = (None, None) if first else self._form  # no later row changes the type of those it is summed with
-            X = typed_rows(self, X, first=first, strict=strict, width=self.n_features, form=form)
+            X = typed_rows(self, X, first=first, strict=strict, width=self.n_features, form=form, checks=checks)
             self._width = int(self.__dict__["n_features_in_"])
             self._form = str(X[:1].dtype), is_sparse(X[:1])
             return X

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpsco.errors import DataError, InvalidArgument, positive_integer
+from dpsco.rows.check_beside import CheckBeside
 from dpsco.rows.containers import column_length, is_rows
 from dpsco.rows.csr import CsrRows
 from dpsco.rows.gate import admit, all_finite, container, container_width, declared_by
 
 __all__ = ["check_labels", "checked_ids", "is_chunks", "is_empty", "one_column", "typed_rows"]
+
+BESIDE_FROM = 1 << 22
+"""Numbers of an array from which the check of its values pays for a thread of its own."""
 
 _REMEDY = "Clean them, or pass invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
 _ENCODE = "columns=dpsco.PublicColumns(...) encodes missing cells."
@@ -35,6 +40,7 @@ def typed_rows(
     strict: bool,
     width: int | None = None,
     form: tuple[str, bool] | tuple[None, None] = (None, None),
+    checks: list[CheckBeside] | None = None,
 ) -> Any:
     """Return the rows of ``X`` as the gate types them, and note names and number of features on the estimator.
 
@@ -52,6 +58,8 @@ def typed_rows(
         Features per row, for lists of rows: a list does not state it.
     form
         Type of the rows and whether they are sparse, as rows before these declared it; by default ``X`` declares it.
+    checks
+        Takes the check of the values of a large array, which then runs beside what follows.
 
     Raises
     ------
@@ -73,14 +81,24 @@ def typed_rows(
     if strict:
         _refuse_kinds(X)
     rows = admit(X, declared_by(X, own, *form))
-    if strict and not all_finite(rows):
-        if named := _without_numbers(given):
-            raise DataError(
-                f"These columns are not of numbers, by their type: {', '.join(named)}. Declare what they hold with "
-                "columns=dpsco.PublicColumns(...), or leave them out. Nothing was spent."
-            )
-        raise DataError(f"X has cells that are NaN or infinite, or not numbers. {_REMEDY} {_ENCODE}")
+    if not strict:
+        return rows
+    if checks is not None and isinstance(rows, np.ndarray) and rows.size >= BESIDE_FROM:
+        checks.append(CheckBeside(partial(_refuse_unfit, given, rows, alone=True)))
+    else:
+        _refuse_unfit(given, rows)
     return rows
+
+
+def _refuse_unfit(given: Any, rows: Any, *, alone: bool = False) -> None:
+    if all_finite(rows, alone=alone):
+        return
+    if named := _without_numbers(given):
+        raise DataError(
+            f"These columns are not of numbers, by their type: {', '.join(named)}. Declare what they hold with "
+            "columns=dpsco.PublicColumns(...), or leave them out. Nothing was spent."
+        )
+    raise DataError(f"X has cells that are NaN or infinite, or not numbers. {_REMEDY} {_ENCODE}")
 
 
 def _without_numbers(X: Any) -> list[str]:

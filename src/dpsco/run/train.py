@@ -116,6 +116,7 @@ def train(
     def feed(batch: Batch) -> None:
         if run.needs_rows:
             run.absorb(batch)
+            stream.confirm()  # the release of this round comes next
         run.rows_read = stream.rows_read
 
     # Limit BLAS to one thread: the library's oracles parallelise themselves.
@@ -124,6 +125,8 @@ def train(
         layout = dataclasses.replace(run.layout, label_rule=getattr(oracle, "label_rule", None))
         batches = stream.open(layout, run.sample)
         run.rows_read, run.rows_available = stream.rows_read, stream.rows_available
+        if account is not None:
+            stream.confirm()
         return drive(run, batches, feed, account=account, progress=progress, on_round=on_round)
 
 
