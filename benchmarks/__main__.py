@@ -30,6 +30,7 @@ QUICK: dict[str, list[str]] = {
     "adult": [],
     "survey": ["--quick"],
     "survey_pictures": ["build/pictures", "--quick"],
+    "wide_survey": ["4000", "5000", "4"],
     "intervals": ["--quick"],
     "tables": ["--keys", "1", "--rows", "4000"],
     "solvers": ["--keys", "1", "--only", "2"],

@@ -2,13 +2,13 @@
 
     python -m benchmarks speed                      4 GB per dense case
     python -m benchmarks speed 1                    1 GB
-    python -m benchmarks speed 4 sparse growth      some of: float32 float64 metric sparse softmax growth wide
+    python -m benchmarks speed 4 sparse growth      some of: float32 float64 metric sparse diagonal softmax growth wide
 
 A fit is ``dpsco.train(plan, dpsco.stream(X, y))``: 32 rounds, checks, private noise and updates included, compiled code
 loaded; "unchecked" has ``non_finite="zero"``. Floors use as many threads. Dense: a sum over the same bytes; metric: the
 same, for 15 rounds in a metric of rank 32; sparse: one pass that only gathers and one that only scatters, a plain loop
-with a float64 sum each, as one writes it in numba; softmax: the bare matrix products. Beside each ratio stands its
-mark: the most it should be.
+with a float64 sum each, as one writes it in numba; diagonal: the same rounds without a metric; softmax: the bare matrix
+products. Beside each ratio stands its mark: the most it should be.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_limits
 
 import dpsco
 from benchmarks.speed_floors import gather_only, read_only, scatter_only
+from dpsco.clipping.diagonal_map import diagonal_map
 from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.methods import InGeometry
 from dpsco.query import Batch, Query
@@ -37,7 +38,7 @@ from dpsco.query import Batch, Query
 ROUNDS, REPEATS = 32, 7
 THREADS = 2
 DENSE_MARKS = {32: 2.4, 256: 1.5, 2048: 1.5}
-METRIC_MARK, SPARSE_MARK, SOFTMAX_MARK, GROWTH_MARK = 4.0, 1.2, 1.4, 0.05
+METRIC_MARK, SPARSE_MARK, DIAGONAL_MARK, SOFTMAX_MARK, GROWTH_MARK = 4.0, 1.2, 1.3, 1.4, 0.05
 
 
 def verdict(value: float, mark: float) -> str:
@@ -170,6 +171,25 @@ def sparse_case(n: int = 12_000_000, width: int = 100_000, stored: int = 50) -> 
     print(f"   (gather {seconds['gather']:.3f} s, scatter {seconds['scatter']:.3f} s)", flush=True)
 
 
+def diagonal_case(n: int = 4_000_000, width: int = 100_000, stored: int = 50, rounds: int = 15) -> None:
+    """Print the time of rounds on sparse rows in a diagonal metric over the same rounds without it."""
+    features, labels = sparse_rows(n, width, stored, 1), np.resize([0.0, 1.0, 1.0], n)
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=width)
+    later = dpsco.AcceleratedSRGD(rounds=rounds, beta=0.5, clip=1.0, mechanism="sqrt")
+    row_map = diagonal_map(np.random.default_rng(2).uniform(0.2, 1.0, width), 1.0, 0.0)
+    methods = {"without": later, "with": InGeometry(map=row_map, later=later, source="public rows")}
+    plans = {name: dpsco.Plan(problem, n, dpsco.Budget(1.0, 1e-6), method) for name, method in methods.items()}
+    tasks = {name: functools.partial(_sparse_fit, plan, features, labels) for name, plan in plans.items()}
+    seconds = interleaved(tasks, 5)
+    print(f"\nCSR, p = {width:,}, {stored} per row, n = {n:,}, {rounds} rounds: a diagonal metric over none   mark")
+    print(f"  fit                   {verdict(seconds['with'] / seconds['without'], DIAGONAL_MARK)}", end="")
+    print(f"   (without {seconds['without']:.3f} s)", flush=True)
+
+
+def _sparse_fit(plan: dpsco.Plan, features: Any, labels: Any) -> None:
+    dpsco.train(plan, dpsco.stream(features, labels, non_finite="zero"))
+
+
 def softmax_case(gigabytes: float, width: int = 784, classes: int = 10) -> None:
     print(f"\nsoftmax, K = {classes}, p = {width}, {gigabytes:g} GB: fit over bare matrix products, mark")
     for dtype in (np.float32, np.float64):
@@ -272,6 +292,7 @@ SECTIONS: dict[str, Callable[[float], None]] = {
     "float64": lambda gigabytes: dense_cases(np.float64, gigabytes),
     "metric": lambda gigabytes: metric_cases(gigabytes),
     "sparse": lambda _: sparse_case(),
+    "diagonal": lambda _: diagonal_case(),
     "softmax": softmax_case,
     "growth": lambda _: growth(),
     "wide": lambda _: wide_case(),

@@ -6,6 +6,7 @@ A snippet must occur exactly once in its file, or the mutant itself fails: the l
 from __future__ import annotations
 
 from tests.mutation.counted_once_mutants import COUNTED_ONCE
+from tests.mutation.diagonal_mutants import DIAGONAL
 from tests.mutation.ingestion_mutants import INGESTION
 from tests.mutation.mutant import Mutant
 from tests.mutation.objective_mutants import OBJECTIVE
@@ -339,6 +340,7 @@ MUTANTS = (
         ),
     ),
     *COUNTED_ONCE,
+    *DIAGONAL,
     *INGESTION,
     *ONE_ROW,
 )

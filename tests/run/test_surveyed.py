@@ -300,7 +300,7 @@ def test_a_box_stays_a_box_where_columns_are_scaled_alone(loss):
     inside = run._stage.schedule.problem.domain
     rng = np.random.default_rng(0)
     for u in 30 * rng.standard_normal((20, problem.parameters)):  # the projection in u is that of the box, exactly
-        x, sides = run.second.map.parameters(inside.project(u)), np.tile(np.diag(run.second.map.own), loss.outputs)
+        x, sides = run.second.map.parameters(inside.project(u)), np.tile(run.second.map.sides, loss.outputs)
         np.testing.assert_allclose(x, np.clip(u * sides, *bounds), rtol=1e-12)
     x = np.concatenate([np.atleast_2d(run.model.coef), np.atleast_1d(run.model.intercept)[:, None]], axis=1).ravel()
     assert np.all((x >= bounds[0]) & (x <= bounds[1]))

@@ -15,7 +15,7 @@ import itertools
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from dpsco.clipping.linear import LinearOracle, try_slope
 from dpsco.clipping.softmax import SoftmaxOracle
 from dpsco.parallel import available_threads, team
 from dpsco.problem.losses import Loss, Softmax
-from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Query, chunk_multiple, to_grid
+from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, Clipped, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 
 __all__ = ["CompiledOracle", "finest_grid", "piece_edges"]
@@ -50,8 +50,9 @@ _LOADED: set[Any] = set()
 class _Sums:
     """The sums of all threads. Sums on the grid are exact in any order, so each thread needs only one."""
 
-    def __init__(self, size: int, threads: int, *, exact: bool, origin: float) -> None:
-        self.size, self.exact, self._origin = size, exact, origin
+    def __init__(self, size: int, threads: int, *, exact: bool, kernel: _Kernel) -> None:
+        self.size, self.exact, self._origin, self._scale = size, exact, kernel.origin, kernel.scale
+        self._moved = bool(np.any(self._origin))
         self.tallies = np.zeros((threads, 8), np.int64)
         """Rows clipped and rows zeroed; each thread has its own cache line."""
         self._own: list[Array | None] = [None] * threads
@@ -61,19 +62,19 @@ class _Sums:
         own = self._own[thread]
         if own is None:
             own = self._own[thread] = borrow(self.size).reshape(1, -1)
-            if self._origin:
-                own.fill(self._origin)
+            if self._moved:
+                own[:] = self._origin
         return own
 
     def add_to(self, answer: Clipped, grid: float) -> None:
         """Add the threads' sums, which may be on a finer grid, rounded to the grid."""
         owns = [own for own in self._own if own is not None]
-        for own in owns if self._origin else ():
+        for own in owns if self._moved else ():
             own -= self._origin
         for own in owns[1:]:
             owns[0] += own
         for own in owns[:1]:
-            answer.total += to_grid(own[0], grid)
+            answer.total += to_grid(own[0] if self._scale is None else own[0] * self._scale, grid)
         for own in owns:
             give_back(own.reshape(-1))
         for clipped, zeroed, *_ in self.tallies.tolist():
@@ -95,8 +96,10 @@ class _Kernel(NamedTuple):
     most: int
     """Rows of the shortest and of the longest piece."""
     most_copied: int
-    origin: float = 0.0
+    origin: float | Array = 0.0
     """Initial value of sums."""
+    scale: Array | None = None
+    """What the sum of a round is multiplied by; None: by nothing."""
 
 
 @dataclass(frozen=True)
@@ -137,14 +140,14 @@ class CompiledOracle:
         prepared: dict[Any, tuple[_Kernel, _Sums]] = {}
         with team(threads) as share:
             for features, labels in batch.chunks:
-                rows: Any = CsrRows.of(features) if is_sparse(features) else features
+                rows: Any = self._given(features)
                 if isinstance(rows, CsrRows) and not _one_block(query, answer.rows + len(labels)):
-                    answer.add(plain.answer(query, Batch(batch.step, [(features, labels)])))
+                    answer.add(plain.answer(query, Batch(batch.step, self._plain(features, labels))))
                     continue
                 kind = type(rows), rows.dtype
                 if kind not in prepared:
                     kernel = self._prepare(query, rows, exact)
-                    prepared[kind] = kernel, _Sums(size, threads, exact=exact, origin=kernel.origin)
+                    prepared[kind] = kernel, _Sums(size, threads, exact=exact, kernel=kernel)
                 kernel, sums = prepared[kind]
                 for start, stop in _spans(len(labels), kernel, threads, exact):
                     left = max(stop - start, query.size - answer.rows)
@@ -157,13 +160,22 @@ class CompiledOracle:
             sums.add_to(answer, query.grid)
         return answer
 
+    def _given(self, features: Any) -> Any:
+        """Return the rows of a chunk as kernels take them."""
+        return CsrRows.of(features) if is_sparse(features) else features
+
+    def _plain(self, features: Any, labels: NDArray[Any]) -> Iterable[Chunk]:
+        """Return the rows of a chunk as the plain oracle takes them."""
+        return [(features, labels)]
+
     def _prepare(self, query: Query, rows: Any, exact: bool) -> _Kernel:
         dtype = row_type(rows.dtype, query)
         kernel = (self._sparse if isinstance(rows, CsrRows) else self._dense)(query, dtype, rows, exact)
-        if (self.slope, type(rows), dtype) not in _LOADED:
+        key = type(self), self.slope, type(rows), dtype
+        if key not in _LOADED:
             nothing = kernel.copied(rows[:0], np.empty(0)), np.zeros(1, np.int64), np.zeros(1, np.int64)
             self.load(functools.partial(kernel.run, *nothing, np.zeros((1, 1)), np.zeros(8, np.int64)))
-            _LOADED.add((self.slope, type(rows), dtype))
+            _LOADED.add(key)
         return kernel
 
     def _dense(self, query: Query, dtype: np.dtype[Any], rows: NDArray[Any], exact: bool) -> _Kernel:

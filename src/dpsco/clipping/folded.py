@@ -64,10 +64,10 @@ def can_fold(inner: Any, row_map: RowMap, query: Query) -> bool:
 def is_foldable(row_map: RowMap) -> bool:
     """Whether a map has the norm, the width and the condition for which sums of rows are proven."""
     low, high = NORMS[_FLOAT64]
-    narrow = len(row_map.matrix) <= WIDEST or isinstance(row_map, LowRankMap)
+    narrow = row_map.columns <= WIDEST or isinstance(row_map, LowRankMap)
     if not narrow or not low <= row_map.feature_norm <= high:
         return False
-    leading, p = row_map.leading, len(row_map.matrix)
+    leading, p = row_map.leading, row_map.columns
     if leading is None or not leading.usable:
         return False
     factors = row_map.directions.shape[1] if isinstance(row_map, LowRankMap) else p
@@ -76,7 +76,7 @@ def is_foldable(row_map: RowMap) -> bool:
 
 def folded_sum(inner: CompiledOracle, row_map: RowMap, query: Query, batch: Batch) -> Clipped:
     """Return the clipped sum of the mapped rows of ``batch``."""
-    leading, answer = row_map.leading, Clipped(np.zeros(len(row_map.matrix)), 0)
+    leading, answer = row_map.leading, Clipped(np.zeros(row_map.columns), 0)
     if leading is None:
         raise InvalidArgument("The map of the rows is not finite: nothing bounds the norm of a mapped row.")
     threads = inner.threads or (1 if 8 * query.size * answer.total.size < _ALONE_BYTES else available_threads())
@@ -107,7 +107,7 @@ class _Round:
     def __init__(
         self, inner: CompiledOracle, row_map: RowMap, leading: Leading, query: Query, given: np.dtype[Any]
     ) -> None:
-        self.map, p = row_map, len(row_map.matrix)
+        self.map, p = row_map, row_map.columns
         self.width = p - (row_map.constant > 0)
         points = [row_map.turned_back(point) for point in (query.points[0], query.points[-1])]
         dtype = row_type(given, Query(0, tuple(points), (1.0,), query.clip, query.size))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpsco.clipping.bound import LARGEST_NORM, SMALLEST_NORM, row_norms
 from dpsco.clipping.squares import squares_of
+from dpsco.clipping.stored_values import lengths_of, merged, sums
 from dpsco.problem.losses import Labels, Loss
 from dpsco.query import CHUNK_ROWS, Array, Query, to_grid
 from dpsco.rows.csr import CsrRows
@@ -102,8 +103,8 @@ class SparseBlock:
         """Merge the values of each place."""
         rows = CHUNK_ROWS if pad else len(labels)
         y = np.pad(labels, (0, rows - len(labels)))
-        row, column, value, outside = _merged(features, rows)
-        lengths = _lengths(row, value, rows)
+        row, column, value, outside = merged(features, rows)
+        lengths = lengths_of(row, value, rows)
         if intercept:
             lengths = row_norms(np.stack([lengths, np.ones(rows)], axis=1))
         lengths[outside] = np.inf
@@ -114,7 +115,7 @@ class SparseBlock:
     def scores(self, x: Array, *, rowwise: bool) -> Array:
         """Compute <a_i, x_k> per row and class."""
         row, column, value = self.places
-        scores = np.stack([_sums(row, value * x_k[column], len(self.labels)) for x_k in x], axis=1)
+        scores = np.stack([sums(row, value * x_k[column], len(self.labels)) for x_k in x], axis=1)
         return scores + x[:, -1] if self.intercept else scores
 
     def total(self, c: Array, query: Query) -> Array:
@@ -123,7 +124,7 @@ class SparseBlock:
         parts = []
         for c_k in c.T:
             each = c_k[row] * value
-            total = _sums(column, to_grid(each, query.grid) if query.rowwise else each, self.width - self.intercept)
+            total = sums(column, to_grid(each, query.grid) if query.rowwise else each, self.width - self.intercept)
             constant = (to_grid(c_k, query.grid) if query.rowwise else c_k).sum()
             parts.append(np.append(total, constant) if self.intercept else total)
         return to_grid(np.concatenate(parts), query.grid)
@@ -135,34 +136,3 @@ def _unusable(lengths: Array, labels: Labels, loss: Loss) -> tuple[NDArray[np.bo
     nothing = zeroed | (lengths < SMALLEST_NORM)
     labels[zeroed], lengths[nothing] = 0, 0.0
     return zeroed, nothing
-
-
-def _merged(features: CsrRows, rows: int) -> tuple[Any, Any, Array, NDArray[np.bool_]]:
-    """Return row, column and value of every stored number, one per place, and which rows have an invalid column."""
-    width = features.shape[1]
-    own = slice(features.indptr[0], features.indptr[-1])
-    row = np.repeat(np.arange(len(features)), np.diff(features.indptr))
-    column, value = features.indices[own].astype(np.int64), features.data[own].astype(np.float64)
-    outside = (column < 0) | (column >= width)
-    bad = np.zeros(rows, dtype=bool)
-    bad[row[outside]] = True
-    row, column, value = row[~outside], column[~outside], value[~outside]
-    place = row * width + column
-    if np.all(place[1:] > place[:-1]):
-        return row, column, value, bad
-    place, where = np.unique(place, return_inverse=True)
-    return place // width, place % width, _sums(where, value, len(place)), bad
-
-
-def _sums(where: Any, values: Array, size: int) -> Array:
-    """Sum the values of each place, in the order of storage."""
-    return np.bincount(where, values, size).astype(np.float64, copy=False)
-
-
-def _lengths(row: Any, value: Array, rows: int) -> Array:
-    """Compute the l2 norm of each row, scaled by a power of two if its squares would leave the normal range."""
-    largest = np.zeros(rows)
-    np.maximum.at(largest, row, np.abs(value))
-    _, exponent = np.frexp(np.where((largest > 1e-140) & (largest < 1e140), 1.0, largest))
-    scaled = np.ldexp(value, -exponent[row])
-    return np.asarray(np.ldexp(np.sqrt(_sums(row, scaled * scaled, rows)), exponent))

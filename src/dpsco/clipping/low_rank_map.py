@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.clipping.diagonal_map import DiagonalMap
 from dpsco.clipping.leading_directions import Leading
 from dpsco.clipping.row_map import RowMap, one_by_one, products
 from dpsco.clipping.survey import dense, padded, unit_rows
@@ -35,6 +36,8 @@ class LowRankMap(RowMap):
     directions: Array
     gains: Array
     rest: float
+
+    kind: ClassVar[str] = "low-rank"
 
     @cached_property
     def norm(self) -> float:
@@ -109,13 +112,11 @@ class LowRankMap(RowMap):
 
     def parameters(self, u: Array) -> Array:
         """Return the problem's own parameters that ``u`` stands for, class after class."""
-        return np.asarray(
-            (self._apply(u.reshape(-1, len(self.matrix)), self.gains, self.rest) * self.own_scale).ravel()
-        )
+        return np.asarray((self._apply(u.reshape(-1, self.columns), self.gains, self.rest) * self.own_scale).ravel())
 
     def start(self, x: Array) -> Array:
         """Return the u that stands for x."""
-        inside = x.reshape(-1, len(self.matrix)) / self.own_scale
+        inside = x.reshape(-1, self.columns) / self.own_scale
         return np.asarray(self._apply(inside, 1 / self.gains, 1 / self.rest).ravel())
 
     def ball(self, radius: float) -> Domain:
@@ -124,7 +125,7 @@ class LowRankMap(RowMap):
         M M' = d^2 P^2 + (c^2 - d^2) (P e)(P e)', d = 1 / F, e the constant's axis: outside the span of V and e it
         is d^2 rest^2, and inside a small matrix is decomposed.
         """
-        p, d = len(self.matrix), 1 / self.feature_norm
+        p, d = self.columns, 1 / self.feature_norm
         span = self.directions
         if self.constant > 0:
             axis = np.zeros((p, 1))
@@ -143,9 +144,11 @@ class LowRankMap(RowMap):
 
 
 def map_from_dict(data: Mapping[str, Any]) -> RowMap:
-    """Return the map that ``to_dict`` of either kind wrote; raise ``InvalidArgument`` for anything else."""
+    """Return the map that ``to_dict`` of any kind wrote; raise ``InvalidArgument`` for anything else."""
     if not isinstance(data, Mapping) or "matrix" in data:
         return RowMap.from_dict(data)
+    if "scales" in data:
+        return DiagonalMap.from_dict(data)
     if set(data) != {"directions", "gains", "rest", "feature_norm", "constant"}:
         raise InvalidArgument("Not a map of rows: fields are missing, extra or of another version.")
     directions, gains = decode_array(data["directions"]), decode_array(data["gains"])

@@ -1,6 +1,7 @@
-"""The oracle of rounds behind a survey: rows in the coordinates of the survey's map, in one of three ways.
+"""The oracle of rounds behind a survey: rows in the coordinates of the survey's map, in one of four ways.
 
     folded          compiled, one score per row: rows are read where they are (clipping/folded.py)
+    scaled          a diagonal map: sparse rows stay sparse, compiled ones where they are (clipping/scaled.py)
     mapped          everything else: b = P a is made unit by unit, and any oracle of linear models serves the rows b
     one by one      add-remove: b is made number by number, so that no row's place matters
 
@@ -18,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.clipping.compiled import CompiledOracle
+from dpsco.clipping.diagonal_map import DiagonalMap
 from dpsco.clipping.folded import can_fold, folded_sum, is_foldable
 from dpsco.clipping.oracle import Oracle
 from dpsco.clipping.row_map import RowMap
+from dpsco.clipping.scaled import ScaledOracle, can_scale, scaled_chunks
 from dpsco.parallel import one_blas_thread
 from dpsco.query import Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import CsrRows, is_sparse
@@ -44,15 +47,22 @@ class MappedOracle:
     def answer(self, query: Query, batch: Batch) -> Clipped:
         """Compute the clipped sum of the mapped rows of ``batch``."""
         with one_blas_thread():
+            if isinstance(self.map, DiagonalMap):
+                return self._scaled(self.map, query, batch)
             if isinstance(self.inner, CompiledOracle) and can_fold(self.inner, self.map, query):
                 return folded_sum(self.inner, self.map, query, batch)
             return self.inner.answer(query, Batch(batch.step, self._mapped(batch, rowwise=query.rowwise)))
+
+    def _scaled(self, row_map: DiagonalMap, query: Query, batch: Batch) -> Clipped:
+        if isinstance(self.inner, CompiledOracle) and can_scale(self.inner, row_map, query):
+            return ScaledOracle(self.inner.loss, threads=self.inner.threads, map=row_map).answer(query, batch)
+        return self.inner.answer(query, Batch(batch.step, scaled_chunks(row_map, batch, rowwise=query.rowwise)))
 
     def _mapped(self, batch: Batch, *, rowwise: bool) -> Iterator[Chunk]:
         for features, labels in batch.chunks:
             rows: Any = CsrRows.of(features) if is_sparse(features) else features
             given = np.dtype(np.float64) if isinstance(rows, CsrRows) else features.dtype  # CSR rows become float64
-            shape, dtype = (len(labels), len(self.map.matrix)), np.float64 if rowwise else self.map.dtype(given)
+            shape, dtype = (len(labels), self.map.columns), np.float64 if rowwise else self.map.dtype(given)
             mapped = self.map.rows_one_by_one if rowwise else self.map.rows
             yield RowsOnDemand(partial(_some, mapped, rows), shape, dtype), labels
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,13 +47,26 @@ NORMS: dict[np.dtype[Any], tuple[float, float]] = {
 
 @dataclass(frozen=True, eq=False)
 class RowMap:
-    """The map from rows to the coordinates of u, and back for models. Public: made from released values."""
+    """The map from rows to the coordinates of u, and back for models. Public: made from released values.
+
+    This one keeps P as a matrix. ``LowRankMap`` and ``DiagonalMap`` keep less, and give the same answers: ``columns``,
+    ``norm``, ``rows`` and ``rows_one_by_one`` for oracles, ``turned`` and ``turned_back`` for sums and points,
+    ``start``, ``parameters``, ``ball`` and ``sides`` for methods, ``to_dict`` for files.
+    """
 
     matrix: Array
     """P, of shape (p, p) with the constant's column last; (p, 0) where a subclass keeps factors."""
     feature_norm: float
     constant: float
     """The column that stands for the intercept; 0 without one."""
+
+    kind: ClassVar[str] = "full"
+    """Kind of survey that such a map can follow, and whose limits it has."""
+
+    @property
+    def columns(self) -> int:
+        """P: columns of the rows, the constant's included."""
+        return len(self.matrix)
 
     @cached_property
     def norm(self) -> float:
@@ -72,7 +85,7 @@ class RowMap:
     @property
     def own_scale(self) -> Array:
         """What the columns of P are multiplied by to give the problem's own parameters."""
-        scale = np.full(len(self.matrix), 1.0 / self.feature_norm)
+        scale = np.full(self.columns, 1.0 / self.feature_norm)
         if self.constant > 0:
             scale[-1] = self.constant
         return scale
@@ -84,7 +97,7 @@ class RowMap:
 
     def start(self, x: Array) -> Array:
         """Return the u that stands for x."""
-        found = np.linalg.lstsq(self.own.T, x.reshape(-1, len(self.matrix)).T, rcond=None)[0]
+        found = np.linalg.lstsq(self.own.T, x.reshape(-1, self.columns).T, rcond=None)[0]
         return np.ascontiguousarray(found.T).ravel()
 
     def ball(self, radius: float) -> Domain:
@@ -143,7 +156,7 @@ class RowMap:
     def _careful(self, row: NDArray[Any]) -> Array:
         """Map one row of any length."""
         a, _, unusable = unit_rows(row, self.feature_norm, self.constant)
-        return np.asarray(np.full(len(self.matrix), np.nan) if unusable[0] else self.matrix @ a[0])
+        return np.asarray(np.full(self.columns, np.nan) if unusable[0] else self.matrix @ a[0])
 
     def rows_one_by_one(self, features: Any) -> Array:
         """B of each row by operations on single numbers, in one order: no row's place changes its bits. SENSITIVE."""
@@ -180,7 +193,7 @@ class RowMap:
 
     def parameters(self, u: Array) -> Array:
         """Return the problem's own parameters that ``u`` stands for, class after class."""
-        return np.asarray((u.reshape(-1, len(self.matrix)) @ self.own).ravel())
+        return np.asarray((u.reshape(-1, self.columns) @ self.own).ravel())
 
 
 def products(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:

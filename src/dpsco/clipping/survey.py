@@ -33,7 +33,8 @@ Floating point
     addition: below 2e-9 of the clip, far below the summation slack. Each block sum is rounded to the grid. Under
     add-remove v(d) is made number by number and rounded to the grid by itself, so that no row's place matters.
 Cost
-    m p^2 multiply-adds for m rows; p (p + 1) / 2 + p K + 2 + classes numbers.
+    m p^2 multiply-adds for m rows; p (p + 1) / 2 + p K + 2 + classes numbers. Kind "diagonal": m p, or as many as
+    sparse rows have stored values (sparse_survey.py), and 2 p - 1 numbers in place of p (p + 1) / 2.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ from numpy.typing import NDArray
 from dpsco.clipping.bound import LARGEST_NORM, SMALLEST_NORM, clip_scale, row_norms
 from dpsco.clipping.linear import LinearOracle
 from dpsco.clipping.sketch import TAU, rank_of, sketched
+from dpsco.clipping.sparse_survey import sparse_joint_sum
 from dpsco.errors import InvalidArgument
 from dpsco.parallel import available_threads, in_order, one_blas_thread
 from dpsco.problem.losses import Loss
-from dpsco.query import Array, Batch, Clipped, Curvature, Moment, Query, chunk_multiple, to_grid
+from dpsco.query import CHUNK_ROWS, Array, Batch, Clipped, Curvature, Moment, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import CsrRows, is_sparse
 
 __all__ = [
@@ -93,7 +95,7 @@ class SurveyOracle:
             raise InvalidArgument("This oracle answers surveys and nothing else.")
         answer = Clipped(np.zeros(sum_length(query)), 0)
         most = _rowwise_size(query) if query.rowwise else 0
-        blocks = (partial(self._block, query, moment, rows, labels) for rows, labels in _blocks(batch, most))
+        blocks = (partial(self._block, query, moment, *block) for block in _blocks(batch, moment, most))
         few = query.size * query.points[0].size <= _ALONE_NUMBERS
         with one_blas_thread():
             for part in in_order(blocks, 1 if few else available_threads()):
@@ -101,8 +103,11 @@ class SurveyOracle:
         return answer
 
     def _block(self, query: Query, moment: Moment, rows_of: Callable[[], Any], labels: NDArray[Any]) -> Clipped:
+        rows = rows_of()
+        if _stays_sparse(moment, rows):
+            return sparse_joint_sum(self.loss, moment, query, rows, labels, health_of)
         with np.errstate(all="ignore"):  # a warning that depends on a row is an output
-            features, held = dense(rows_of()), len(labels)
+            features, held = dense(rows), len(labels)
             if query.rowwise:
                 size = _rowwise_size(query)
                 parts = joint_parts(self.loss, moment, padded(features, size), padded(labels, size))
@@ -311,11 +316,15 @@ def joint_sum(moment: Moment, parts: JointParts) -> Array:
     return np.concatenate([second, moment.omega * (slopes.T @ rows).ravel(), weight * np.sum(health, axis=0)])
 
 
-def _blocks(batch: Batch, most: int) -> Iterator[tuple[Callable[[], Any], NDArray[Any]]]:
+def _stays_sparse(moment: Moment, rows: Any) -> bool:
+    return isinstance(rows, CsrRows) and moment.kind == "diagonal"
+
+
+def _blocks(batch: Batch, moment: Moment, most: int) -> Iterator[tuple[Callable[[], Any], NDArray[Any]]]:
     """Cut the rows into blocks, of ``most`` rows unless that is 0; a block's rows are taken where they are used."""
     for features, labels in batch.chunks:
         rows: Any = CsrRows.of(features) if is_sparse(features) else features
-        size = most or chunk_multiple(features.shape[1])
+        size = CHUNK_ROWS if _stays_sparse(moment, rows) else most or chunk_multiple(features.shape[1])
         for start in range(0, len(labels), size):
             yield partial(rows.__getitem__, slice(start, start + size)), labels[start : start + size]
 

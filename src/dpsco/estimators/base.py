@@ -24,6 +24,7 @@ from dpsco.estimators.validation import checked_ids, is_chunks, is_empty, one_co
 from dpsco.inference import Evidence
 from dpsco.inference.ridge import ridge
 from dpsco.methods import Surveyed
+from dpsco.methods.surveyed import WIDEST
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.planning.table_problem import default_delta, table_plan
@@ -294,6 +295,12 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
             raise InvalidArgument(
                 f"penalty={self.penalty} is applied in the geometry that a survey releases, and this plan has none (n "
                 "is too small, survey='none', another solver, or a start). Leave the penalty out, or lower radius."
+            )
+        wide = self._width + bool(self.fit_intercept) > WIDEST
+        if self.penalty and wide:
+            raise InvalidArgument(
+                f"penalty={self.penalty} is applied to a matrix of all columns, at most {WIDEST:,} of them. Leave the "
+                "penalty out, or lower radius."
             )
         if self.penalty:
             positive("penalty", self.penalty, "It is the weight of half the squared norm of the coefficients.")

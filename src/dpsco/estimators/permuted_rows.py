@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, Portion
 from dpsco.rows.check_beside import CheckBeside
-from dpsco.rows.csr import is_sparse
+from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.layout import Layout
 from dpsco.rows.on_demand import RowsOnDemand, Source
 from dpsco.rows.one_pass import whole
@@ -71,7 +71,8 @@ class PermutedRows(Stream):
             made = RowsOnDemand(partial(self._gathered, picked), shape, self._features.dtype, source)
             yield made, self._targets[picked]
             return
-        rows = max(1, _CHUNK_BYTES // (8 * width * CHUNK_ROWS)) * CHUNK_ROWS
+        stored = 16 * CsrRows.of(self._features).mean_width
+        rows = max(1, _CHUNK_BYTES // (stored * CHUNK_ROWS)) * CHUNK_ROWS
         places = self._order.batch(first, last)
         for start in range(0, len(places), rows):
             picked = places[start : start + rows]

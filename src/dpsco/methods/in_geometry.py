@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsco.accounting.budget import Budget
-from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import RowMap
 from dpsco.errors import InvalidArgument
 from dpsco.methods.method import Method
@@ -96,10 +95,10 @@ class InGeometry(Method):
                 "this run would publish it. Take result.geometry of a private run, or dpsco.public_geometry."
             )
         boxed = isinstance(problem.domain, Box) and self.map.diagonal
-        refused = refusal(problem, "diagonal" if boxed else "low-rank" if isinstance(self.map, LowRankMap) else "full")
+        refused = refusal(problem, "diagonal" if boxed else self.map.kind)
         columns = problem.dimension + problem.intercept
-        if not refused and (len(self.map.matrix) != columns or self.map.feature_norm != problem.feature_norm):
-            refused = f"the geometry is of {len(self.map.matrix)} columns and feature_norm={self.map.feature_norm:g}"
+        if not refused and (self.map.columns != columns or self.map.feature_norm != problem.feature_norm):
+            refused = f"the geometry is of {self.map.columns} columns and feature_norm={self.map.feature_norm:g}"
         if refused or (self.map.constant > 0) != problem.intercept:
             raise InvalidArgument(f"No geometry is possible here: {refused or 'it has another intercept'}.")
         if self.later.needs != "clipping" or not self.later.single_epoch:
@@ -137,7 +136,7 @@ class InGeometry(Method):
 
 def mapped_problem(problem: Problem, row_map: RowMap) -> Problem:
     """Return the problem in the coordinates of u: no intercept's column of its own, the domain's set of u."""
-    columns = len(row_map.matrix)
+    columns = row_map.columns
     domain: Domain = Everything()
     if isinstance(problem.domain, L2Ball):
         domain = _ball_and_norm(row_map, problem.domain.radius)
@@ -160,7 +159,7 @@ def _ball_and_norm(row_map: RowMap, radius: float) -> Domain:
             else:
                 _ = row_map.norm  # the map keeps it
 
-    if len(row_map.matrix) < _WIDE:
+    if row_map.columns < _WIDE:
         find(True)
     else:
         for_each(find, (True, False))

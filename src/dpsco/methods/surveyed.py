@@ -69,6 +69,9 @@ WIDEST = 2048
 WIDEST_SKETCH = 1 << 16
 """Most columns that a low-rank survey takes."""
 
+WIDEST_DIAGONAL = 1 << 24
+"""Most columns that a diagonal survey takes: it releases three numbers per column, and plans with as many."""
+
 
 @dataclass(frozen=True, eq=False)
 class SurveyedState:
@@ -186,9 +189,10 @@ def refusal(problem: Problem, kind: str) -> str:
     boxed = isinstance(problem.domain, Box) and kind == "diagonal"  # scaled columns keep a box a box
     if not centred and not boxed and not isinstance(problem.domain, Everything):
         return "the domain has no cheap projection in the new coordinates (a ball about 0 has one, a box if diagonal)"
-    widest = WIDEST_SKETCH if kind == "low-rank" else WIDEST
+    widest = {"low-rank": WIDEST_SKETCH, "diagonal": WIDEST_DIAGONAL}.get(kind, WIDEST)
     if problem.dimension + problem.intercept > widest:
-        return f"rows have more than {widest} columns (survey='low-rank' takes up to {WIDEST_SKETCH})"
+        others = f"survey='low-rank' takes up to {WIDEST_SKETCH:,}, survey='diagonal' up to {WIDEST_DIAGONAL:,}"
+        return f"rows have more than {widest:,} columns ({others})"
     return ""
 
 

@@ -34,9 +34,10 @@ from typing import ClassVar
 
 from dpsco.accounting.budget import Budget
 from dpsco.accounting.composition import Composition
+from dpsco.errors import InvalidArgument
 from dpsco.methods.objective_perturbation import PASSES, ObjectivePerturbation
 from dpsco.methods.schedule import Schedule
-from dpsco.methods.surveyed import INTERCEPT, Surveyed
+from dpsco.methods.surveyed import INTERCEPT, WIDEST, Surveyed
 from dpsco.problem import L2Ball, Problem
 
 __all__ = ["SurveyedObjective", "plain_objective"]
@@ -78,6 +79,11 @@ class SurveyedObjective(Surveyed):
 
     def schedule(self, problem: Problem, n: int, budget: Budget) -> Schedule:
         """Return the schedule of the survey; refuse where an objective behind it might have no plan."""
+        if problem.dimension + problem.intercept > WIDEST:
+            raise InvalidArgument(
+                f"Expected at most {WIDEST:,} columns for method={self.name!r}: it passes over dense rows many times. "
+                "Plan rounds behind a survey, or survey='none'."
+            )
         made = super().schedule(problem, n, budget)
         plain_objective(problem, n - self.rows, budget)
         text = (

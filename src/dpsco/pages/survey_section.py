@@ -17,6 +17,8 @@ __all__ = ["correlations", "survey_section"]
 
 _MOST_NAMES = 40
 """Columns of the heat map at most: the largest ones."""
+_MOST_POINTS = 2048
+"""Directions of the plotted spectrum at most: the largest ones."""
 _CLEAR = 3.0
 """Standard deviations of noise that a column's variance must exceed to be shown."""
 
@@ -46,7 +48,7 @@ def survey_section(result: Result, labels: Sequence[str]) -> dict[str, Any]:
     facts.append(("noise of the survey, per number", f"{result.plan.schedule.most_noise.sigma:.4g} on the sum"))
     facts.append(("noise of the later rounds, per number", f"{result.report.noise_std:.4g} on each draw"))
     width = result.plan.problem.dimension
-    variance, matrix, shown = correlations(shape, width)
+    variance, matrix, shown = _variances(shape, width) if shape.axes else correlations(shape, width)
     scale = result.plan.problem.feature_norm
     sizes = [
         (labels[j], f"{scale * np.sqrt(variance[j]):.3g}" if shown[j] else "hidden by the noise")
@@ -55,17 +57,25 @@ def survey_section(result: Result, labels: Sequence[str]) -> dict[str, Any]:
     kept = sorted(j for j in np.argsort(-variance)[:_MOST_NAMES] if shown[j])
     spectrum = heat = ""
     if len(shape.observed) > 1:
-        order = np.arange(1, len(shape.observed) + 1)
-        values, floor = shape.observed[::-1], np.full(len(order), shape.radius)
+        values = np.sort(shape.observed)[::-1] if shape.axes else shape.observed[::-1]
+        values = values[:_MOST_POINTS]
+        order = np.arange(1, len(values) + 1)
+        floor = np.full(len(order), shape.radius)
         seen = values > 0
         series = [
             ("released", order[seen].tolist(), values[seen].tolist()),
             ("size of the noise", order.tolist(), floor.tolist()),
         ]
         spectrum = line_plot(series, x_label="direction", y_label="second moment", y_log=True)
-    if len(kept) > 1 and len(shape.sizes) == shape.p:
+    if len(kept) > 1 and len(shape.sizes) == shape.p and not shape.axes:
         heat = _heat_map(matrix[np.ix_(kept, kept)], [labels[j] for j in kept])
     return {"facts": facts, "sizes": sizes, "spectrum": spectrum, "heat": heat}
+
+
+def _variances(shape: Geometry, width: int) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Return the variances of the columns, no correlations, and which to show: of a survey of very many columns."""
+    variance = np.maximum(shape.moment_diagonal[:width] - shape.mean[:width] ** 2, 0.0)
+    return variance, np.zeros((0, 0)), variance > _CLEAR * shape.noise
 
 
 def correlations(shape: Geometry, width: int) -> tuple[Array, Array, NDArray[np.bool_]]:

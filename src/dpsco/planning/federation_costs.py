@@ -7,8 +7,8 @@ A device that takes part downloads the points it is asked about and uploads one 
 
 With a survey a device takes part in it or in a later round, and there are two lines. A device of the survey downloads
 164 bytes and uploads one number per entry of the moment, of the gradient and of the health check. A device of a later
-round downloads the map of its rows besides the points: 8 q^2 bytes for q columns, and at most 8 (1 + q + 16 (q + 1))
-after a low-rank survey.
+round downloads the map of its rows besides the points: 8 q^2 bytes for q columns, at most 8 (1 + q + 16 (q + 1)) after
+a low-rank survey, and 8 (1 + q) after a diagonal one of more than 2,048 columns.
 
 The server adds p numbers for every answer. Rounds are adaptive: one begins when the one before it is over, so their
 number times the length of a round is how long the run takes. Rounds, gradients and passes are those of
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from dpsco.clipping.sketch import rank_of
 from dpsco.errors import positive
 from dpsco.methods import Surveyed
+from dpsco.methods.surveyed import WIDEST
 from dpsco.planning.method_costs import method_costs
 from dpsco.planning.plan import Plan
 
@@ -94,6 +95,8 @@ def _surveyed(plan: Plan, seconds: float) -> list[DeviceCost]:
     numbers, most = columns**2, rank_of(columns) // 2
     if isinstance(plan.method, Surveyed) and plan.method.kind == "low-rank":
         numbers = min(numbers, 1 + columns + most * (columns + 1))
+    if isinstance(plan.method, Surveyed) and plan.method.kind == "diagonal" and columns > WIDEST:
+        numbers = 1 + columns
     parts = (
         ("this plan, survey", 1, rows, _SURVEY, length),
         ("this plan, later rounds", later, n - rows, 16 * (1 + p) + 8 * numbers, p),

@@ -68,7 +68,7 @@ class Geometry(GeometryForm):
     scale : array of shape (p,)
         Coordinates are multiplied by it first; ones for kind "full".
     directions : array of shape (p, k)
-        Orthonormal, ascending in size; k = p for kind "full".
+        Orthonormal, ascending in size; k = p for kind "full". Of shape (p, 0) beside p sizes: the axes.
     sizes : array of shape (k,)
         xi, the cleaned second moment along each direction.
     rest : float
@@ -106,6 +106,14 @@ class Geometry(GeometryForm):
         """Columns, the intercept's included."""
         return len(self.scale)
 
+    def along(self, x: Array) -> Array:
+        """Coordinates along the directions, of a vector (p,) or of the columns of (p, K)."""
+        return x if self.axes else np.asarray(self.directions.T @ x)
+
+    def across(self, along: Array) -> Array:
+        """Return the vector with these coordinates along the directions."""
+        return along if self.axes else np.asarray(self.directions @ along)
+
     @property
     def above_noise(self) -> int:
         """Directions whose eigenvalue stands out of the noise."""
@@ -133,6 +141,8 @@ class Metric:
     def start(self, x: Array) -> Array:
         """Return u with P'u = x."""
         scaled = (x.T / self.scale).T
+        if self._axes:
+            return np.asarray((scaled.T / self.gains).T)
         inside = self.directions.T @ scaled
         return np.asarray(scaled / self.rest + self.directions @ ((1 / self.gains - 1 / self.rest) * inside.T).T)
 
@@ -141,7 +151,13 @@ class Metric:
         """P, of shape (p, p)."""
         return self.forward(np.eye(len(self.scale)))
 
+    @property
+    def _axes(self) -> bool:
+        return self.directions.shape[1] < len(self.gains)
+
     def _root(self, v: Array) -> Array:
+        if self._axes:
+            return np.asarray((self.gains * v.T).T)
         inside = self.directions.T @ v
         return np.asarray(self.rest * v + self.directions @ ((self.gains - self.rest) * inside.T).T)
 

@@ -47,6 +47,11 @@ class GeometryForm:
         return bool(self.mean[-1] > 0)
 
     @property
+    def axes(self) -> bool:
+        """Whether the directions are the axes: a size per column, and no p^2 numbers."""
+        return self.directions.shape[1] == 0 and len(self.sizes) == len(self.scale)
+
+    @property
     def column_sizes(self) -> Array:
         """Root mean square of each column in the units of the rows, the intercept's left out: estimates with noise."""
         sizes = self.feature_norm * np.sqrt(self.moment_diagonal)
@@ -55,6 +60,8 @@ class GeometryForm:
     @property
     def moment_diagonal(self) -> Array:
         """Mean square of each column over the squared feature norm."""
+        if self.axes:
+            return np.asarray(np.maximum(self.sizes, 0.0) / self.scale**2)
         squares, p = self.directions**2, len(self.scale)
         rest = self.rest * (1 - np.sum(squares, axis=1)) if squares.shape[1] < p else 0.0
         return np.asarray(np.maximum(squares @ self.sizes + rest, 0.0) / self.scale**2)
@@ -84,7 +91,8 @@ class GeometryForm:
             )
         given = {name: decode_array(v) if isinstance(v := data[name], Mapping) else v for name in names}
         p, k = np.shape(given["scale"]), np.shape(given["sizes"])
-        shapes = {"scale": p, "mean": p, "sizes": k, "observed": k, "directions": (*p, *k)}
+        axes = p == k and np.shape(given["directions"]) == (*p, 0)
+        shapes = {"scale": p, "mean": p, "sizes": k, "observed": k, "directions": (*p, 0) if axes else (*p, *k)}
         plain = all(
             isinstance(given[name], (int, float)) and np.isfinite(given[name]) for name in names - {"source", *shapes}
         )

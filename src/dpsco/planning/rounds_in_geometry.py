@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsco.accounting.budget import Budget
+from dpsco.clipping.diagonal_map import diagonal_map
 from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import RowMap
 from dpsco.clipping.squares import THETA
@@ -143,8 +144,12 @@ def _wider(choice: RoundsChoice, most: float) -> RoundsChoice:
 
 
 def map_of(problem: Problem, shape: Geometry, form: Metric) -> RowMap:
-    """Return the map of rows into a metric; in factors where these are cheaper."""
+    """Return the map of rows into a metric; a diagonal where it is one, in factors where these are cheaper."""
     constant = INTERCEPT if problem.intercept else 0.0
+    if shape.axes:
+        return diagonal_map(shape.scale * form.gains, problem.feature_norm, constant)
+    if not len(shape.sizes) and np.ptp(shape.scale) > 0:
+        return diagonal_map(shape.scale * form.rest, problem.feature_norm, constant)
     if not _in_factors(shape):
         return RowMap(form.matrix, problem.feature_norm, constant)
     of, none = shape.scale[0], np.zeros((shape.p, 0))
@@ -219,7 +224,8 @@ def geometry_plan(
         If the geometry is not of such rows, or not private although the run is to be, or no map is possible.
     """
     columns, boxed = problem.dimension + problem.intercept, isinstance(problem.domain, Box)
-    refused = refusal(problem, "diagonal" if boxed else "low-rank" if _in_factors(shape) else "full")
+    kind = "diagonal" if boxed or shape.axes else "low-rank" if _in_factors(shape) else "full"
+    refused = refusal(problem, kind)
     if later not in LATER:
         refused = f"method={later!r} has no rounds of clipped sums of fresh rows"
     if not refused and (shape.p != columns or shape.intercept != problem.intercept):
@@ -243,7 +249,7 @@ def geometry_plan(
 
 def fitting(problem: Problem, shape: Geometry) -> Geometry:
     """Return the geometry that the domain allows: sizes of columns alone for a box, which scaled columns keep a box."""
-    if not isinstance(problem.domain, Box):
+    if shape.axes or not isinstance(problem.domain, Box):
         return shape
     second = shape.moment_diagonal
     lifted = second + shape.noise + _TINY

@@ -19,13 +19,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpsco.clipping.diagonal_map import diagonal_map
 from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import RowMap
 from dpsco.errors import InvalidArgument
 from dpsco.methods.in_geometry import mapped_problem
-from dpsco.methods.surveyed import Surveyed
+from dpsco.methods.surveyed import WIDEST, Surveyed
 from dpsco.methods.surveyed_objective import SurveyedObjective, plain_objective
 from dpsco.parallel import one_blas_thread
+from dpsco.planning.axes_geometry import axes_geometry
 from dpsco.planning.geometry import Geometry, geometry
 from dpsco.planning.low_rank_geometry import low_rank_geometry
 from dpsco.planning.objective_in_geometry import objective_in
@@ -85,7 +87,7 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
     survey = read_survey(
         released, moment, columns=columns, rows=method.rows, sigma=plan.schedule.calibration.at(0).sigma
     )
-    seen = low_rank_geometry(survey) if method.kind == "low-rank" else geometry(survey)
+    seen = _geometry(survey, columns)
     shape = fitting(problem, dataclasses.replace(seen, feature_norm=problem.feature_norm))
     kind = problem.loss.kind if isinstance(problem.loss, (Logistic, Softmax)) else "other"
     objective = isinstance(method, SurveyedObjective)
@@ -116,6 +118,12 @@ def _second_stage(plan: Plan, released: Array) -> SecondStage:
         geometry=shape,
         survey=survey,
     )
+
+
+def _geometry(survey: ReleasedSurvey, columns: int) -> Geometry:
+    if survey.kind == "low-rank":
+        return low_rank_geometry(survey)
+    return axes_geometry(survey) if survey.kind == "diagonal" and columns > WIDEST else geometry(survey)
 
 
 def _objective(
@@ -163,11 +171,14 @@ def _unwhitened(plan: Plan, method: Surveyed, shape: Geometry, survey: ReleasedS
     return SecondStage(made, row_map, start, shape, survey)
 
 
-def _as_they_are(plan: Plan, method: Surveyed) -> LowRankMap:
+def _as_they_are(plan: Plan, method: Surveyed) -> RowMap:
     """Return the map that only scales rows to norm 1 and adds the constant."""
-    problem = plan.problem
-    none = np.zeros((problem.dimension + problem.intercept, 0))
-    return LowRankMap(none, problem.feature_norm, method.moment(problem).constant, none, np.zeros(0), 1.0)
+    problem, constant = plan.problem, method.moment(plan.problem).constant
+    columns = problem.dimension + problem.intercept
+    if method.kind == "diagonal":
+        return diagonal_map(np.ones(columns), problem.feature_norm, constant)
+    none = np.zeros((columns, 0))
+    return LowRankMap(none, problem.feature_norm, constant, none, np.zeros(0), 1.0)
 
 
 def _with_room(plan: Plan, later: Plan) -> Plan:

@@ -23,9 +23,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
+from dpsco.planning.axes_geometry import size_groups
 from dpsco.planning.geometry import Geometry, floored
 from dpsco.planning.released_survey import ReleasedSurvey
 from dpsco.query import Array
@@ -45,6 +47,8 @@ _DOUBT = 1.5
 _MOST_SPREAD = 9.0
 """Variance of the scores beyond which a start is not believed."""
 _LEAST_SHARE = 1e-3
+_ALIKE = 1.1
+"""Sizes of columns within this factor are taken together."""
 _USUAL_SHARE = 0.2
 """Deviation of a class share from equal ones, before the survey."""
 _FEW = 2000
@@ -153,6 +157,9 @@ def start_from(
         gradient[-1] = 0.0  # the base makes it so
         noise += float(np.mean(shift**2)) * released.moment_noise**2 / (2 * c * c)
     scaled = (shape.scale * gradient.T).T
+    if shape.axes:
+        known = {"base_curvature": at_base, "steepest": steepest, "gap": most, "shares": shares}
+        return _start_of_axes(shape, released, scaled, noise, base, known)
     along = shape.directions.T @ scaled
     variance = np.full(len(shape.sizes), noise) * (float(np.mean(shape.scale**2)) if np.ptp(shape.scale) else 1.0)
     sizes = floored(shape)
@@ -180,6 +187,36 @@ def start_from(
     )
 
 
+def _start_of_axes(
+    shape: Geometry, released: ReleasedSurvey, gradient: Array, noise: float, base: Array, known: dict[str, Any]
+) -> Start:
+    """Return a start at the base, for a survey that shows sizes of columns and no correlations.
+
+    A Newton step on each column by itself would be too long where columns are correlated, and the survey does not tell.
+    Coefficients are taken to be alike (alpha = 0): columns that the survey sees say nothing of the many that it does
+    not, and these would have coefficients without bound otherwise. Columns of like sizes are taken together.
+    """
+    sizes, c = floored(shape), released.constant
+    group, count = size_groups(sizes, _ALIKE)
+    square = np.stack([np.bincount(group, one * one) / count for one in gradient.T], axis=1)
+    mean = np.bincount(group, sizes) / count
+    factor = known["base_curvature"]
+    wiener = Wiener(np.sqrt(square), mean, np.full(len(count), noise), 0.0, released.rows, count.astype(float))
+    x = np.zeros_like(gradient)
+    if c > 0:
+        x[-1] = base / c
+    return Start(
+        x=x[:, 0] if x.shape[1] == 1 else x,
+        curvature=factor,
+        moved=np.zeros(shape.p),
+        left=wiener.expected(factor)[group],
+        gradient_variance=np.full(shape.p, noise),
+        gradient_square=np.mean(gradient**2, axis=1),
+        leaning=np.array([float(alpha == 0.0) for alpha in LEANINGS]),
+        **known,
+    )
+
+
 class Wiener:
     """The shrunk Newton step of one gradient, for any curvature factor: the formula of the module docstring.
 
@@ -192,17 +229,21 @@ class Wiener:
     moment_noise, rows
         Of the survey.
     copies
-        Directions that each entry stands for, where a spectrum was thinned.
+        Directions that each entry stands for, where a spectrum was thinned; one number, or one per entry.
     """
 
     def __init__(
-        self, along: Array, sizes: Array, variance: Array, moment_noise: float, rows: int, copies: float = 1.0
+        self, along: Array, sizes: Array, variance: Array, moment_noise: float, rows: int, copies: float | Array = 1.0
     ) -> None:
         self._free = max(along.shape[1] - 1, 1)
         self._energy = np.maximum(np.sum(along**2, axis=1) / self._free, 1e-100)
         self._sizes, self._variance, self._noise, self._rows, self._copies = sizes, variance, moment_noise, rows, copies
         self._priors = sizes ** -np.array(LEANINGS)[:, None]  # (leanings, k)
         self._mean_energy, self._prior_sums = np.mean(self._energy), np.sum(self._priors, axis=1)
+        self._shares = None if np.ndim(copies) == 0 else np.asarray(copies)
+        if self._shares is not None:
+            self._mean_energy = np.average(self._energy, weights=self._shares)
+            self._prior_sums, self._copies = self._priors @ self._shares, 1.0
 
     def step(self, curvature: float) -> Array:
         """Return the shrunk step over minus the gradient, (k,)."""
@@ -215,8 +256,13 @@ class Wiener:
         reach = np.where(fits >= best - _DOUBT, taus * (self._priors @ self._sizes)[:, None], -math.inf)
         at = _largest(reach)
         far, doubt = taus[at] * self._priors[at[0]], v[at]
-        weights = np.exp(np.max(fits, axis=1) - best)
-        return step, far * doubt / (h**2 * far + doubt), weights / np.sum(weights)
+        return step, far * doubt / (h**2 * far + doubt), _weights(fits)
+
+    def expected(self, curvature: float) -> Array:
+        """Return the most likely variance of the optimum (k,), without a step, if coefficients are alike."""
+        _, _, taus, _, fits = self._fitted(curvature)
+        alike = LEANINGS.index(0.0)
+        return np.asarray(taus[alike, int(np.argmax(fits[alike]))] * self._priors[alike])
 
     def _fitted(self, curvature: float) -> tuple[Array, Array, Array, Array, Array]:
         """Return the step, h, and for each leaning and tau: tau, v and the log likelihood."""
@@ -224,18 +270,25 @@ class Wiener:
         square = h**2
         fixed = self._variance + h / self._rows
         own = square * self._priors
-        taus = _TAUS * (self._mean_energy / np.mean(own, axis=1))[:, None]
+        taus = _TAUS * (self._mean_energy / np.average(own, axis=1, weights=self._shares))[:, None]
         lost = 0.5 * (curvature * self._noise) ** 2 * self._copies * self._prior_sums
         v = fixed + (lost[:, None] * taus)[:, :, None]  # (leanings, taus, k)
         q = own[:, None] * taus[:, :, None]
         q += v
         terms = np.log(q)
         terms += np.divide(self._energy, q, out=q)
-        fits = -0.5 * self._free * self._copies * np.sum(terms, axis=2)
+        summed = np.sum(terms, axis=2) if self._shares is None else terms @ self._shares
+        fits = -0.5 * self._free * self._copies * summed
         fits[np.isnan(fits)] = -math.inf
         at = _largest(fits)
         likely = taus[at] * self._priors[at[0]]
         return h * likely / (square * likely + v[at]), h, taus, v, fits
+
+
+def _weights(fits: Array) -> Array:
+    """Return the likelihood of each leaning at its best tau, as shares."""
+    weights = np.exp(np.max(fits, axis=1) - float(np.max(fits)))
+    return np.asarray(weights / np.sum(weights))
 
 
 def _largest(values: Array) -> tuple[int, int]:

@@ -10,8 +10,8 @@ from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.methods.surveyed import LATER, Surveyed, refusal
 from dpsco.methods.surveyed_objective import SurveyedObjective
 from dpsco.planning.plan import Plan
-from dpsco.planning.surveyed_planner import MOST_ROUNDS, survey_choice
-from dpsco.problem import Problem
+from dpsco.planning.surveyed_planner import MOST_ROUNDS, WIDEST_FULL, survey_choice
+from dpsco.problem import Box, Problem
 
 __all__ = ["surveyed_plan"]
 
@@ -32,8 +32,9 @@ def surveyed_plan(
     measured = survey == "intervals" and later == LATER[0] and budget.private
     if rounds is not None:
         rounds = positive_integer("rounds", rounds, "It is the most adaptive rounds, the survey's included.")
-    refused = refusal(problem, survey)
     columns = problem.dimension + problem.intercept
+    wide = columns > WIDEST_FULL and survey == "auto" and not isinstance(problem.domain, Box)
+    refused = refusal(problem, "diagonal" if wide else survey)
     if not wanted and not budget.private:
         refused = "without noise the plain plan needs none"
     if not refused:
@@ -48,7 +49,8 @@ def surveyed_plan(
             objective=later in SurveyedObjective.laters,
         )
         if choice.kind is not None:
-            surveyed = max(1, choice.rows, min(10 * columns, n // 6))
+            by_columns = columns > WIDEST_FULL and choice.kind == "diagonal"
+            surveyed = choice.rows if by_columns else max(1, choice.rows, min(10 * columns, n // 6))
             method = (
                 SurveyedObjective(rows=surveyed, kind=choice.kind)
                 if later in SurveyedObjective.laters

@@ -6,7 +6,8 @@ is rho^2 / p, when lambda = sqrt(2 p) rho^2 / (mu n_0) exceeds it. The survey ta
 
     n_0 = sqrt 2 p^1.5 / (0.05 mu),     within 5 % and 20 % of n      (0.6 and 15 % without an intercept).
 
-There is no survey where one of all rows would have a ratio above ``HOPELESS``.
+There is no survey where one of all rows would have a ratio above ``HOPELESS``. Of more than 2,048 columns the
+survey is diagonal, and takes ``WIDE_SHARE`` of the rows (axes_geometry.py, axes_worlds.py).
 
 Stage two, ``rounds_choice``: a parametric bootstrap. The released survey gives a plausible truth: spectrum
 (geometry.true_spectrum), curvature factor, distance of the optimum (survey_start), and how much signal the noise hides
@@ -38,6 +39,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from dpsco.planning.axes_geometry import mean_size
+from dpsco.planning.axes_worlds import axes_worlds
 from dpsco.planning.clip_cost import clip_cost_tables, label_spread
 from dpsco.planning.geometry import Geometry, Metric, metric
 from dpsco.planning.response_curves import ResponseCurves, response_curves
@@ -57,6 +60,12 @@ HOPELESS = 9.0
 """Noise of a survey of all rows over a typical direction from which there is none."""
 FEWEST_CENTRED = 2_500
 """Rows from which a survey without an intercept pays: standardised columns have less to gain from one."""
+WIDE_SHARE = 0.08
+"""Share of the rows that a diagonal survey of very many columns takes: shares from 0.03 to 0.2 do alike."""
+WIDE_FROM = 4096
+"""Columns from which "auto" takes one; up to here objective perturbation is a choice too, on rows at rest."""
+WIDE_HOPELESS = 0.003
+"""Noise in the mean square of a column, over that of a row, from which "auto" takes none."""
 WIDEST_FULL = 2048
 """Largest p whose full moment is asked for: p^2 / 2 numbers cross the wire."""
 MOST_ROUNDS = 14
@@ -69,6 +78,8 @@ BETAS = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.6, 1.8, 2.1, 2
 HORIZONS = (4, 5, 7, 9, 11, 13, 15)
 """Fewer only where no more are allowed: three rounds need a better beta than a survey gives."""
 ROUND_COST = 0.01
+MOST_PRIOR = WIDEST_FULL
+"""Curvatures that a mechanism is fitted to, at most."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +152,10 @@ def survey_choice(
         aim, most = INTERVAL_RATIO, INTERVAL_SHARE
     noise = math.sqrt(2.0) * clips_apart * p**1.5 / mu
     wanted, ratio = noise / aim, noise / (most * n)
+    if p > WIDEST_FULL and kind in ("auto", "diagonal"):
+        return _wide_choice(n, p, mu, rounds, clips_apart, wanted=kind == "diagonal")
     if kind == "auto":
-        kind = "full" if p <= WIDEST_FULL else "diagonal"
+        kind = "full"
         if centred and n < FEWEST_CENTRED:
             return SurveyChoice(None, 0, f"n={n} rows without an intercept are too few to gain from one")
         if n < 50 * (rounds or MOST_ROUNDS) or noise > HOPELESS * n:
@@ -150,6 +163,16 @@ def survey_choice(
     rows = int(min(max(wanted, LEAST_SHARE * n), most * n))
     kind = "full" if kind == "intervals" else kind
     return SurveyChoice(kind, rows, f"noise over a typical direction: {noise / rows:.2g}")
+
+
+def _wide_choice(n: int, p: int, mu: float, rounds: int | None, clips_apart: float, *, wanted: bool) -> SurveyChoice:
+    """Return a diagonal survey of very many columns; none where it is not ``wanted`` by name and does not pay."""
+    rows = max(1, int(WIDE_SHARE * n))
+    noise = clips_apart / (mu * rows)
+    reason = f"noise in the mean square of a column: {noise:.2g} of a row's"
+    if not wanted and (p <= WIDE_FROM or n < 50 * (rounds or MOST_ROUNDS) or noise > WIDE_HOPELESS):
+        return SurveyChoice(None, 0, reason)
+    return SurveyChoice("diagonal", rows, reason)
 
 
 def rounds_choice(
@@ -184,7 +207,8 @@ def rounds_choice(
     """
     c = start.curvature
     shares = np.array(CLIPS if math.isfinite(mu) else CLIPS[:1])
-    worlds = assumed_worlds(shape, start, survey_rows=survey_rows, outputs=outputs)
+    seen_worlds = axes_worlds if shape.axes else assumed_worlds
+    worlds = seen_worlds(shape, start, survey_rows=survey_rows, outputs=outputs)
     chances = [one for one in worlds.chances if one is not None]
     if chances:
         costs = clip_cost_tables([label_spread(*one) for one in chances], worlds.tails)
@@ -213,14 +237,10 @@ def rounds_choice(
     form = metric(shape, ridge)
     top, energy = seen_sizes(shape, form)
     beta = ratio * c * top
-    seen = np.sort(
-        np.concatenate(
-            [
-                shape.sizes * form.gains**2,
-                np.full(min(shape.p - len(form.gains), 50), _rest_size(shape, form)),
-            ]
-        )
-    )
+    inside, others = np.sort(shape.sizes * form.gains**2), min(shape.p - len(form.gains), 50)
+    if len(inside) > MOST_PRIOR:
+        inside = np.append(inside[np.round(np.linspace(0, shape.p - 1, MOST_PRIOR)).astype(int)], top)
+    seen = np.sort(np.concatenate([inside, np.full(others, _rest_size(shape, form))]))
     return RoundsChoice(
         ridge,
         T,
@@ -235,7 +255,7 @@ def rounds_choice(
 def seen_sizes(shape: Geometry, form: Metric) -> tuple[float, float]:
     """Largest size in the metric and E ||P a||^2, as the survey shows them."""
     inside, rest = shape.sizes * form.gains**2, _rest_size(shape, form)
-    largest = max(rest, shape.hidden * form.rest**2)
+    largest = max(rest, shape.hidden * form.rest**2, mean_size(shape, form.gains) if shape.axes else 0.0)
     return max(float(np.max(inside, initial=0.0)), largest), float(np.sum(inside)) + rest * (shape.p - len(form.gains))
 
 

@@ -2,7 +2,7 @@
 
 With M = U diag(g) W' the projection of u has w = W'u shrunk to w_i / (1 + m g_i^2), for the m >= 0 that meets the
 constraint: one secular equation, monotone in m, solved by bisection.
-Cost: O(p^2) per class and call.
+Cost: O(p^2) per class and call, O(p) where M is diagonal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class MappedBall(Domain):
     """The set {||M u|| <= radius}; made by ``mapped_ball``."""
 
     basis: Array
-    """W: right singular vectors of M, one per column; all of them, or those whose gain is not ``rest``."""
+    """W: right singular vectors of M, one per column; all of them, or those whose gain is not ``rest``.
+
+    Without columns, beside as many gains as coordinates: the axes."""
     gains: Array
     """g: singular values of M, in the order of the columns."""
     radius: float
@@ -38,9 +40,8 @@ class MappedBall(Domain):
     def project(self, x: Array) -> Array:
         """Return the nearest point, in the Euclidean norm of u."""
         rows = x.reshape(-1, len(self.basis))
-        w = rows @ self.basis
-        # A full basis leaves nothing but rounding outside.
-        outside = rows - w @ self.basis.T if self.basis.shape[1] < len(self.basis) else np.zeros_like(rows)
+        w = rows if self._axes else rows @ self.basis
+        outside = rows - w @ self.basis.T if self._partial else np.zeros_like(rows)
         far = float(np.linalg.norm(outside))
         if self._length(w, far, 0.0) <= self.radius:
             return x.copy()
@@ -49,17 +50,32 @@ class MappedBall(Domain):
             low, high = high, 4.0 * high
         for _ in range(100):
             middle = 0.5 * (low + high)
+            if middle in (low, high):
+                break
             low, high = (middle, high) if self._length(w, far, middle) > self.radius else (low, middle)
-        inside = (w / (1.0 + high * self.gains**2)) @ self.basis.T
+        inside = w / (1.0 + high * self.gains**2)
+        inside = inside if self._axes else inside @ self.basis.T
         return np.asarray((inside + outside / (1.0 + high * self.rest**2)).ravel())
 
+    @property
+    def _axes(self) -> bool:
+        return self.basis.shape[1] == 0 and len(self.gains) == len(self.basis)
+
+    @property
+    def _partial(self) -> bool:
+        """Whether directions are left outside the basis; a full one leaves nothing but rounding."""
+        return len(self.gains) < len(self.basis)
+
     def _length(self, w: Array, far: float, m: float) -> float:
-        inside = float(np.linalg.norm(w * self.gains / (1.0 + m * self.gains**2)))
+        scaled = w * self.gains if m == 0.0 else w * self.gains / (1.0 + m * self.gains**2)
+        inside = math.sqrt(
+            float(np.sum(np.square(scaled, out=scaled)))
+        )  # threads of BLAS would cost more than they save
         return math.hypot(inside, far * self.rest / (1.0 + m * self.rest**2))
 
     def radius_in(self, dimension: int) -> float:
         """Radius over the least gain."""
-        least = float(np.min(self.gains, initial=self.rest if self.basis.shape[1] < len(self.basis) else math.inf))
+        least = float(np.min(self.gains, initial=self.rest if self._partial else math.inf))
         return self.radius / least if least > 0 else math.inf
 
     def diameter_in(self, dimension: int) -> float:

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsco.accounting.account import Account
+from dpsco.clipping.diagonal_map import DiagonalMap
 from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.clipping.row_map import RowMap
 from dpsco.clipping.survey import sum_length
@@ -148,6 +149,8 @@ class FederatedOracle:
         if isinstance(row_map, LowRankMap):
             gains = row_map.gains - row_map.rest
             factors = wire.Factors(row_map.rest, row_map.own_scale, gains, np.ascontiguousarray(row_map.directions.T))
+        elif isinstance(row_map, DiagonalMap):
+            factors = wire.Factors(1.0, row_map.sides, np.zeros(0), np.zeros((0, row_map.columns)))
         return wire.encode_query(
             run=bytes.fromhex(plan.digest()),
             first=first,

@@ -56,7 +56,7 @@ def behind_survey(
     rows, problem, budget = plan.method.rows, plan.problem, plan.budget
     second = _surveyed(plan, features[:rows], labels[:rows], key)
     left, longest = plan.n - rows, second.plan.clip
-    mapped = Problem(problem.loss, L2Ball(ROOMY / longest), len(second.map.matrix), feature_norm=longest)
+    mapped = Problem(problem.loss, L2Ball(ROOMY / longest), second.map.columns, feature_norm=longest)
     method = METHODS[later].planned(mapped, left, budget, **({"rounds": ROUNDS} if later == AcceleratedGD.name else {}))
     values: dict[str, Any] = {name: factor * value for name, value in method.defaults(mapped, left, budget).items()}
     made = Plan(mapped, left, budget, dataclasses.replace(method, **values), rule="tuned")
