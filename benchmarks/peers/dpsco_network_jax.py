@@ -1,22 +1,27 @@
-"""dpsco in JAX: ``plan_network`` untuned on two layers, from initial weights of torch's law."""
+"""dpsco in JAX: ``plan_network`` untuned on two layers, with the initial weights and the noise of the PyTorch line.
+
+Parameters have torch's layout and order, so one key gives both lines the same noise on the same weights. What remains
+between them is the arithmetic of the two libraries.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from network_task import CENTRE, SCALE, Task, main
+import torch
+from network_task import CENTRE, SCALE, Task, main, torch_model
 
 import dpsco
 
 
 def apply(p: Any, pixels: Any) -> Any:
     x = (pixels.reshape(len(pixels), -1) - CENTRE) / SCALE
-    return jax.nn.relu(x @ p["hidden"] + p["shift"]) @ p["out"] + p["last"]
+    hidden, shift, out, last = p
+    return jax.nn.relu(x @ hidden.T + shift) @ out.T + last
 
 
 def loss(scores: Any, labels: Any) -> Any:
@@ -24,12 +29,8 @@ def loss(scores: Any, labels: Any) -> Any:
 
 
 def fit(task: Task, X: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    rng, size = np.random.default_rng(task.key), X.shape[-1] ** 2
-    shapes = {"hidden": ((size, 64), size), "shift": ((64,), size), "out": ((64, 10), 64), "last": ((10,), 64)}
-    params = {
-        name: jnp.asarray(rng.uniform(-1, 1, shape) / math.sqrt(fan_in), jnp.float32)
-        for name, (shape, fan_in) in shapes.items()
-    }
+    torch.manual_seed(task.key)
+    params = [jnp.asarray(weights.detach().numpy()) for weights in torch_model("mlp", X.shape[-1]).parameters()]
     budget = {"epsilon": task.epsilon, "delta": task.delta}
     trained, result = dpsco.jax.fit(apply, params, loss, (X, y), classes=10, key=bytes([task.key]) * 32, **budget)
     task.rounds = result.plan.rounds
