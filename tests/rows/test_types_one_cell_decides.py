@@ -264,3 +264,33 @@ def test_an_odd_cell_that_is_equal_to_others_does_not_rename_them_in_a_category(
 
 def test_a_fraction_is_the_level_that_its_number_is() -> None:
     assert [label_text(cell) for cell in (Fraction(3), Fraction(1, 2), Fraction(10**400))] == ["3", "0.5", ""]
+
+
+# --- levels of Arrow ------------------------------------------------------------------------------------
+
+
+def levels_in_two_chunks(last: str) -> pa.ChunkedArray:
+    """128 rows in two chunks of levels with an index of one byte, which counts 127 of them."""
+    chunks = [range(100), range(100, 127)]
+    levels = [pa.array([*map(str, chunk), *([last] if chunk[0] else [])]) for chunk in chunks]
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(pa.array(range(len(each)), pa.int8()), each) for each in levels]
+    )
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "dates"])
+@pytest.mark.parametrize("pandas", [False, True], ids=["arrow", "pandas"])
+def test_one_level_more_than_an_index_of_arrow_counts_stops_no_call(kind: str, pandas: bool) -> None:
+    """Arrow joins two chunks of levels only if all of them fit into one index: one row decided whether a call ended."""
+    known, more = (levels_in_two_chunks(last) for last in ("5", "x"))
+    assert len(known.combine_chunks()) == 128
+    with pytest.raises(pa.ArrowInvalid):
+        more.combine_chunks()
+    one, other = (pd.Series(pd.arrays.ArrowExtensionArray(c)) if pandas else c for c in (known, more))
+    columns = {**KINDS, "dates": PublicColumns(dates={"x": ("1900-01-01", "2100-01-01")})}[kind]
+    found = [dense(columns.transform({"x": held})) for held in (one, other)]
+    np.testing.assert_array_equal(found[0][:-1], found[1][:-1])
+    for of in ("id", "label"):
+        texts = [[names[code] for code in codes] for names, codes in (column_texts(c, of=of) for c in (one, other))]
+        assert texts[0][:-1] == texts[1][:-1] == [str(place) for place in range(127)]
+    assert column_numbers(other)[:-1].tolist() == list(range(127))

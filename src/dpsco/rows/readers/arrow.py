@@ -233,9 +233,9 @@ def arrow_numbers(column: Any) -> Array:
 
 def arrow_real(column: Any) -> Array | None:
     """Return a column of numbers in memory as floating point, NaN where it holds none; None if its type is another."""
-    types, whole = arrow("pyarrow").types, _whole(column)
-    real = types.is_integer(whole.type) or types.is_floating(whole.type) or types.is_boolean(whole.type)
-    return arrow_numbers(whole) if real else None
+    types, kind = arrow("pyarrow").types, column.type
+    real = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    return np.concatenate([arrow_numbers(chunk) for chunk in _chunks(column)]) if real else None
 
 
 def arrow_cells(column: Any) -> list[Any]:
@@ -243,22 +243,33 @@ def arrow_cells(column: Any) -> list[Any]:
 
     All are None if the type holds neither numbers nor text: a time may lie outside Python's range.
     """
-    types, whole = arrow("pyarrow").types, _whole(column)
-    if types.is_dictionary(whole.type):
-        whole = whole.dictionary_decode()
-    kind = whole.type
-    known = _is_number(kind) or is_any_text(kind) or types.is_binary(kind) or types.is_large_binary(kind)
-    return _texts(whole) if known else [None] * len(whole)
+    types, kind = arrow("pyarrow").types, column.type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if not (_is_number(kind) or is_any_text(kind) or types.is_binary(kind) or types.is_large_binary(kind)):
+        return [None] * len(column)
+    return [cell for chunk in _chunks(column) for cell in _chunk_cells(chunk)]
+
+
+def _chunk_cells(chunk: Any) -> list[Any]:
+    pa = arrow("pyarrow")
+    if not pa.types.is_dictionary(chunk.type):
+        return _texts(chunk)
+    known = [*_texts(chunk.dictionary), None]  # code -1 finds the last
+    return [known[code] for code in chunk.indices.cast(pa.int64()).fill_null(-1).to_pylist()]
 
 
 def arrow_days(column: Any) -> NDArray[Any] | None:
     """Return a column of dates or times as days on the clock of its own zone; None if its type has no date."""
-    pa, pc, whole = arrow("pyarrow"), arrow("pyarrow.compute"), _whole(column)
-    if pa.types.is_dictionary(whole.type):
-        whole = whole.dictionary_decode()
-    kind = whole.type
-    if not _has_date(kind):
+    pa = arrow("pyarrow")
+    coded = pa.types.is_dictionary(column.type)
+    if not _has_date(column.type.value_type if coded else column.type):
         return None
+    return np.concatenate([_days(chunk.dictionary_decode() if coded else chunk) for chunk in _chunks(column)])
+
+
+def _days(whole: Any) -> NDArray[Any]:
+    """Return an array of dates or times as days on the clock of its own zone."""
+    pa, pc, kind = arrow("pyarrow"), arrow("pyarrow.compute"), whole.type
     if pa.types.is_date32(kind):
         unit, number = "D", whole.cast(pa.int32())
     else:
@@ -276,8 +287,14 @@ def _has_date(kind: Any) -> bool:
     return bool(types.is_date(kind) or types.is_timestamp(kind))
 
 
-def _whole(column: Any) -> Any:
-    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
+def _chunks(column: Any) -> list[Any]:
+    """Return the arrays of a column, at least one; each is read by itself.
+
+    Arrow joins chunks only if their levels fit into one index, and their text into 2 GiB: one row would decide it.
+    """
+    if not hasattr(column, "chunks"):
+        return [column]
+    return list(column.chunks) or [arrow("pyarrow").array([], column.type)]
 
 
 def arrow_text(column: Any, rule: Callable[[Any], str] = canonical_text) -> Coded:
