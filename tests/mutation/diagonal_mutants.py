@@ -17,13 +17,18 @@ SCALED = "clipping/kernels/scaled_rows.py"
 DIAGONAL = (
     Mutant(
         "a scaled row clipped by its norm before it is scaled",
-        ((SCALED, "n = a * a * r + square", "n = a * a * q + square"),),
+        ((SCALED, "n = (a * a * r) * (1.0", "n = (a * a * q) * (1.0"),),
         (LONGER,),
     ),
     Mutant(
         "a scaled row clipped without its constant",
-        ((SCALED, "n = a * a * r + square", "n = a * a * r"),),
+        ((SCALED, "(hi - lo + 16) * doubt) + square", "(hi - lo + 16) * doubt)"),),
         (LONGER,),
+    ),
+    Mutant(
+        "float32 squares of a scaled row that are taken to be exact",
+        ((SCALED, "(a * a * r) * (1.0 + (hi - lo + 16) * doubt)", "(a * a * r)"),),
+        (LONGER.replace("float64", "float32"),),
     ),
     Mutant(
         "a scaled row on the careful path clipped before it is scaled",

@@ -216,6 +216,18 @@ class CompiledOracle:
             points[: point.size, j] = point
         points = points.ravel()
 
+        def run(arrays: Any, edges: Any, counter: Any, out: Array, tallies: Any) -> None:
+            merged = borrow(width)
+            kernel(ask, *arrays, points, merged, edges, counter, CHUNK_ROWS, out, tallies)
+            give_back(merged)
+
+        return self._sparse_kernel(run, dtype, rows, origin(grid) if exact else 0.0, None)
+
+    def _sparse_kernel(
+        self, run: Callable[..., None], dtype: np.dtype[Any], rows: CsrRows, origin: float | Array, scale: Array | None
+    ) -> _Kernel:
+        """Return a kernel of sparse rows; ``origin`` is 0 without a grid."""
+
         def ready(rows: CsrRows, labels: NDArray[Any]) -> tuple[Any, ...] | None:
             same = rows.data.dtype == dtype and rows.indices.dtype == rows.indptr.dtype
             return copied(rows, labels) if same and rows.indices.dtype in _INDICES and _is_flat(labels) else None
@@ -223,17 +235,12 @@ class CompiledOracle:
         def copied(rows: CsrRows, labels: NDArray[Any]) -> tuple[Any, ...]:
             return *(flat(part, part.dtype) for part in _standard(rows, dtype)), flat(labels, _FLOAT64)
 
-        def run(arrays: Any, edges: Any, counter: Any, out: Array, tallies: Any) -> None:
-            merged = borrow(width)
-            kernel(ask, *arrays, points, merged, edges, counter, CHUNK_ROWS, out, tallies)
-            give_back(merged)
-
-        if not exact:
+        if not np.any(origin):
             return _Kernel(ready, copied, run, CHUNK_ROWS, CHUNK_ROWS, CHUNK_ROWS, CHUNK_ROWS)
         # Each piece loads points and sums into the cache again, so it should use them several times.
-        grain = min(CHUNK_ROWS, max(256, _USES * width // rows.mean_width))
+        grain = min(CHUNK_ROWS, max(256, _USES * rows.shape[1] // rows.mean_width))
         longest = max(4 * grain, _PIECE_VALUES // rows.mean_width)
-        return _Kernel(ready, copied, run, CHUNK_ROWS, grain, longest, longest, origin(grid))
+        return _Kernel(ready, copied, run, CHUNK_ROWS, grain, longest, longest, origin, scale)
 
     def ask(self, query: Query, width: int, single: bool) -> Array:
         """Return the query as kernels take it."""

@@ -31,6 +31,11 @@ __all__ = ["ScaledOracle", "can_scale", "scaled_chunks"]
 _SCALES = 2.0**-60, 2.0**60
 """Scales for which no square of a mapped row leaves the range of float64."""
 _SAFE = 1.0 + 2.0**-40
+_SQUARES: dict[np.dtype[Any], tuple[float, float, float]] = {
+    np.dtype(np.float32): (2.0**-70, 2.0**100, 2.0**-23),
+    np.dtype(np.float64): (1e-250, 1e250, 2.0**-52),
+}
+"""Least and largest sums of squares that are far from the limits of a type, and twice its unit roundoff."""
 
 
 def can_scale(inner: Any, row_map: DiagonalMap, query: Query) -> bool:
@@ -82,7 +87,7 @@ class ScaledOracle(CompiledOracle):
         from dpsco.clipping.kernels.scaled_rows import STRIDE, scaled
         from dpsco.clipping.kernels.sparse_rows import origin
 
-        made, row_map, width = super()._sparse(query, dtype, rows, exact), self.map, rows.shape[1]
+        row_map, width = self.map, rows.shape[1]
         points = np.zeros((width + 1, STRIDE), dtype)
         for j, point in enumerate((query.points[0], query.points[-1])):
             points[: row_map.columns, j] = row_map.turned_back(point)
@@ -92,8 +97,9 @@ class ScaledOracle(CompiledOracle):
         factor[: row_map.columns] = row_map.scales
         if row_map.constant > 0:
             factor[-1] *= row_map.constant
-        numbers = np.array([row_map.feature_norm, row_map.constant, factor[-1] ** 2 if row_map.constant > 0 else 0.0])
-        grids = 2.0 ** (np.frexp(_SAFE * query.size * query.clip / factor)[1] - 50.0)
+        square = factor[-1] ** 2 if row_map.constant > 0 else 0.0
+        numbers = np.array([row_map.feature_norm, row_map.constant, square, *_SQUARES[dtype]])
+        grids = np.ldexp(1.0, np.frexp(_SAFE * query.size * query.clip / factor)[1] - 50)
         ask = self.ask(query, width, False)
 
         def run(arrays: Any, edges: Any, counter: Any, out: Array, tallies: Any) -> None:
@@ -102,4 +108,4 @@ class ScaledOracle(CompiledOracle):
             give_back(merged)
 
         size = row_map.columns
-        return made._replace(run=run, origin=origin(grids)[:size], scale=factor[:size])
+        return self._sparse_kernel(run, dtype, rows, np.asarray(origin(grids))[:size], factor[:size])

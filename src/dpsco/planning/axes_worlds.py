@@ -49,7 +49,7 @@ def axes_worlds(shape: Geometry, start: Start, *, survey_rows: int, outputs: int
     far = np.stack(
         [[np.bincount(group, one * left / g**2) for left in lefts] for one, g in zip(inside, gains, strict=True)]
     )
-    far /= size[:, None]
+    far = np.asarray(far / size[:, None])
     top = np.maximum(np.max(inside, axis=1), tops)
     size = np.column_stack([size, top])
     typical = np.sum(far * size[:, None, :-1], axis=2) / shape.p

@@ -64,8 +64,9 @@ WIDE_SHARE = 0.08
 """Share of the rows that a diagonal survey of very many columns takes: shares from 0.03 to 0.2 do alike."""
 WIDE_FROM = 4096
 """Columns from which "auto" takes one; up to here objective perturbation is a choice too, on rows at rest."""
-WIDE_HOPELESS = 0.003
-"""Noise in the mean square of a column, over that of a row, from which "auto" takes none."""
+WIDE_HOPELESS = 0.25
+"""Noise in the mean square of a row, as the sum of those of its columns, over that square, from which "auto" takes
+none: sqrt p / (mu n_0). In python -m benchmarks wide_survey ratios of 0.05 to 0.17 gain, 0.36 and 0.54 lose."""
 WIDEST_FULL = 2048
 """Largest p whose full moment is asked for: p^2 / 2 numbers cross the wire."""
 MOST_ROUNDS = 14
@@ -168,8 +169,8 @@ def survey_choice(
 def _wide_choice(n: int, p: int, mu: float, rounds: int | None, clips_apart: float, *, wanted: bool) -> SurveyChoice:
     """Return a diagonal survey of very many columns; none where it is not ``wanted`` by name and does not pay."""
     rows = max(1, int(WIDE_SHARE * n))
-    noise = clips_apart / (mu * rows)
-    reason = f"noise in the mean square of a column: {noise:.2g} of a row's"
+    noise = math.sqrt(p) * clips_apart / (mu * rows)
+    reason = f"noise in the mean square of a row: {noise:.2g} of it"
     if not wanted and (p <= WIDE_FROM or n < 50 * (rounds or MOST_ROUNDS) or noise > WIDE_HOPELESS):
         return SurveyChoice(None, 0, reason)
     return SurveyChoice("diagonal", rows, reason)

@@ -3,7 +3,7 @@
 With a = (s f, constant), s = 1 / max(F, ||f||), D = diag(d) and d_p the constant's scale,
 
     c   = w_0 slope(<a, D u_0>, y) + w_1 slope(<a, D u_1>, y)
-    N^2 = s^2 sum_j (d_j f_j)^2 + (constant d_p)^2
+    N^2 = s^2 (1 + doubt) sum_j (d_j f_j)^2 + (constant d_p)^2
     c   is cut to [-target / N, target / N]
     sum <- fma(c s, f_j, sum_j) for each stored value, and sum_p <- sum_p + c
 
@@ -14,11 +14,13 @@ Each column has a grid of its own, g_j: a power of two, the finest on which sums
 to clip / d_j. Sums start at ``origin(g_j)``, as in kernels/sparse_rows.py. The statements there hold for each column.
 
 Guarantee
-    * The vector that a row adds, times (d, constant d_p), has a norm of at most the clip in exact arithmetic. With
-      u = 2^-53 and n <= width stored values: d_j f_j is rounded once, so the sum of its squares is at least
-      1 - (n + 4) u of the exact one, and N at least 1 - (n / 2 + 6) u of the exact norm for the same s, whatever error
-      s has. c s is off by at most u, and odd factors are not longer. Together this is below the margin (width + 32) u
-      of the target.
+    * The vector that a row adds, times (d, constant d_p), has a norm of at most the clip in exact arithmetic. Scores
+      and squares are sums in the type of the rows, of unit roundoff w = 2^-24 or 2^-53. With n <= 2^20 stored values
+      d_j f_j is rounded once, its square and each addition once: the computed sum of squares is at least
+      (1 - w)^(n + 4) of the exact one, and doubt = 2 (n + 16) w makes up for it. Sums outside a range far from the
+      limits of the type take the careful path; single squares that underflow are below w of the least of them. The rest
+      is float64 with u = 2^-53: N is at least 1 - 8 u of the exact norm for the same s, whatever error s has. c s is
+      off by at most u, and odd factors are not longer. Together this is below the margin (width + 32) u of the target.
     * An addend is at most clip / d_j <= 2^50 g_j, and B rows add at most 2^50 g_j + B g_j / 2: no sum leaves the range
       where the spacing is g_j, and no addend depends on the sum so far (the factors are odd). A row's part of the sum,
       times d, has an error of at most sqrt(p) B 2^-49 clip.
@@ -54,45 +56,36 @@ from dpsco.clipping.kernels.sparse_rows import all_increasing, increasing, merge
 
 __all__ = ["STRIDE", "scaled"]
 
+MOST_STORED = 1 << 20
+"""Stored values of a row on the fast path, for which its doubt is a bound in float32."""
+
 STRIDE = 3
 """Numbers per column of the points: D u_0, D u_1 and d."""
 
 
 @njit(**INNER)
 def gather(data: Any, indices: Any, start: int, stop: int, points: Any) -> tuple[float, float, float, float]:
-    """Compute <f, D u_0>, <f, D u_1>, ||f||^2 and ||D f||^2, one value at a time, in two partial sums each.
+    """Compute <f, D u_0>, <f, D u_1>, ||f||^2 and ||D f||^2 in the type of the rows, in two partial sums each.
 
-    Four partial sums, as in kernels/sparse_rows.py, are more than there are registers.
+    Four partial sums, as in kernels/sparse_rows.py, are more than there are registers, and conversions to float64 would
+    take longer than all else.
     """
-    s0 = s1 = t0 = t1 = q0 = q1 = r0 = r1 = 0.0
+    zero = data.dtype.type(0.0)
+    s0, s1, t0, t1, q0, q1, r0, r1 = zero, zero, zero, zero, zero, zero, zero, zero
     k, end, one, two, each = np.uintp(start), np.uintp(stop), np.uintp(1), np.uintp(2), np.uintp(STRIDE)
     while k + one < end:
-        a, b = np.float64(data[k]), np.float64(data[k + one])
+        a, b = data[k], data[k + one]
         i, j = each * np.uintp(indices[k]), each * np.uintp(indices[k + one])
         v, w = a * points[i + two], b * points[j + two]
-        s0, t0, q0, r0 = (
-            fma_one(a, points[i], s0),
-            fma_one(a, points[i + one], t0),
-            fma_one(a, a, q0),
-            fma_one(v, v, r0),
-        )
-        s1, t1, q1, r1 = (
-            fma_one(b, points[j], s1),
-            fma_one(b, points[j + one], t1),
-            fma_one(b, b, q1),
-            fma_one(w, w, r1),
-        )
+        s0, s1 = s0 + a * points[i], s1 + b * points[j]
+        t0, t1 = t0 + a * points[i + one], t1 + b * points[j + one]
+        q0, q1, r0, r1 = q0 + a * a, q1 + b * b, r0 + v * v, r1 + w * w
         k += two
     if k < end:
-        a, i = np.float64(data[k]), each * np.uintp(indices[k])
+        a, i = data[k], each * np.uintp(indices[k])
         v = a * points[i + two]
-        s0, t0, q0, r0 = (
-            fma_one(a, points[i], s0),
-            fma_one(a, points[i + one], t0),
-            fma_one(a, a, q0),
-            fma_one(v, v, r0),
-        )
-    return s0 + s1, t0 + t1, q0 + q1, r0 + r1
+        s0, t0, q0, r0 = s0 + a * points[i], t0 + a * points[i + one], q0 + a * a, r0 + v * v
+    return np.float64(s0 + s1), np.float64(t0 + t1), np.float64(q0 + q1), np.float64(r0 + r1)
 
 
 @njit(**INNER)
@@ -190,7 +183,7 @@ def take(
 ) -> None:
     """Process pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left."""
     width = len(merged)
-    feature_norm, square = numbers[0], numbers[2]
+    feature_norm, square, least, most, doubt = numbers[0], numbers[2], numbers[3], numbers[4], numbers[5]
     last_0, last_1 = numbers[1] * points[STRIDE * width], numbers[1] * points[STRIDE * width + 1]
     clipped, zeroed = 0, 0
     piece = claim(counter)
@@ -205,8 +198,9 @@ def take(
                 if ordered or increasing(indices, lo, hi, width):
                     p, t, q, r = gather(data, indices, lo, hi, points)
                     a = 1.0 / max(feature_norm, math.sqrt(q))
-                    n = a * a * r + square
-                    s = a * p + last_0 if (q >= ask.least_square) & (q <= ask.most_square) else np.nan
+                    n = (a * a * r) * (1.0 + (hi - lo + 16) * doubt) + square
+                    usable = (q >= least) & (q <= most) & (r >= least) & (r <= most) & (hi - lo <= MOST_STORED)
+                    s = a * p + last_0 if usable else np.nan
                     t = a * t + last_1
                 tile.scores[k], tile.scores[TILE + k], tile.scores[2 * TILE + k] = s, t, n
                 scale[first - start + k] = a
@@ -242,7 +236,8 @@ def scaled(
 ) -> None:
     """Process pieces of rows (``take``) until none is left.
 
-    ``numbers`` are F, the constant and (constant d_p)^2. Adds c (s f, 1) of each row to ``out``, of width + 1 numbers,
+    ``numbers`` are F, the constant, (constant d_p)^2, and for the type of the rows the least and the largest sum of
+    squares and twice the unit roundoff. Adds c (s f, 1) of each row to ``out``, of width + 1 numbers,
     or of width without a constant, and the number of clipped rows and of zeroed rows to ``tallies``. ``merged`` is zero
     on exit.
     """

@@ -52,7 +52,7 @@ def finest(rows: int, clip: float) -> float:
     return 2.0 ** (math.frexp(max(1, rows) * clip)[1] - 50)
 
 
-def origin(grid: float) -> float:
+def origin(grid: Any) -> Any:
     """Return the initial value of sums on the grid."""
     return 1.5 * 2.0**52 * grid
 
