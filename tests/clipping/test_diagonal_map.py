@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -197,6 +198,15 @@ def test_an_odd_row_changes_its_own_contribution_only(name: str, compiled: bool,
         indices[lo : lo + 2] = 3, 7
         alone = oracle.answer(query, Batch(1, [(CsrRows(data, indices, ends, width), labels)]))
         np.testing.assert_allclose(alone.total, found.total, atol=2 * GRID)
+
+
+def test_an_oracle_that_went_to_another_process_answers_to_the_same_bits() -> None:
+    n, width = CHUNK_ROWS, 30
+    rows, labels, query = sparse(n, width, "float32"), np.resize([0.0, 1.0, 1.0], n), asked(31, n)
+    oracle = MappedOracle(CompiledOracle(Logistic()), the_map(31))
+    sent = pickle.loads(pickle.dumps(oracle))  # noqa: S301
+    found, wanted = (one.answer(query, Batch(1, [(rows, labels)])).total for one in (sent, oracle))
+    assert np.array_equal(found, wanted)
 
 
 def test_under_add_remove_no_rows_place_matters() -> None:

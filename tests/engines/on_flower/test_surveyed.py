@@ -202,3 +202,21 @@ def test_a_node_answers_one_query_per_place() -> None:
     for other in (asked(0, 3, clip=2.0), asked(2, 4), asked(4, 9), asked(0, 9), asked(6, 7, places=10)):
         assert not _fresh(memory, other)
     assert _fresh(memory, asked(5, 9))
+
+
+def test_devices_with_very_many_columns_train_the_model_of_a_hashed_stream() -> None:
+    """The map of such a survey is sent as one number per column."""
+    width, n = 2100, 240
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), width, intercept=True)
+    method = dpsco.Surveyed(rounds=3, rows=80, kind="diagonal")
+    plan = dpsco.Plan(problem, n, dpsco.Budget(8.0, 1e-5, "add-remove"), method)
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((n, width)) * (rng.random((n, width)) < 0.01) / 5
+    labels, ids = (features[:, 0] + rng.standard_normal(n) > 0).astype(float), [f"d{i}" for i in range(n)]
+    here = dpsco.train(plan, dpsco.stream(features, labels, ids=ids), key=KEY)
+    nodes = Noted(devices(plan, features, labels, ids))
+    there = serve(plan, nodes, unit="client", key=KEY)
+    np.testing.assert_array_equal(there.model.coef, here.model.coef)
+    assert [asked.factors is None for asked in nodes.asked] == [True, False, False][: len(nodes.asked)]
+    assert nodes.asked[1].factors is not None
+    assert nodes.asked[1].factors.directions.shape == (0, width + 1)
