@@ -41,7 +41,7 @@ COUNTED_ONCE = (
     ),
     Mutant(
         "a model that branches on values of its rows in batches",
-        (("clipping/torch/value_reads.py", "name in _READS or not _TAGS.isdisjoint(func.tags)", "False"),),
+        (("clipping/torch/value_reads.py", "name in _READS or not _TAGS.isdisjoint(operator.tags)", "False"),),
         ("tests/clipping/torch/test_isolation.py::test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time",),
     ),
     Mutant(
@@ -50,23 +50,42 @@ COUNTED_ONCE = (
         ("tests/clipping/torch/test_isolation.py::test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time",),
     ),
     Mutant(
-        "a rehearsal without padding",
-        (
-            (
-                "clipping/torch/checks.py",
-                "    found += [(torch.zeros_like(others), labels), (_padded(others), labels)]\n",
-                "",
-            ),
-        ),
-        ("tests/clipping/torch/test_isolation.py::test_a_model_that_mixes_rows_by_their_padding_is_refused",),
+        "operators that add a row's place to its indices run under vmap",
+        (("clipping/torch/recorded.py", "if together and not self.apart:", "if together:"),),
+        ("tests/clipping/torch/test_recorded.py::test_the_sum_is_that_of_rows_that_are_alone",),
     ),
     Mutant(
-        "a ghost rule for a layer that sees rows in another order",
-        (("clipping/torch/structure.py", "if not why and name in mixing:", "if False:"),),
+        "an operator of the caller's own runs under vmap",
+        (("clipping/torch/recorded.py", 'if func.namespace not in ("aten", "prims"):', "if False:"),),
+        ("tests/clipping/torch/test_recorded.py::test_a_neighbour_moves_the_sum_by_two_clips_at_most",),
+    ),
+    Mutant(
+        "one module for all rows of a model that cannot be recorded",
         (
-            "tests/clipping/torch/test_seen_rows.py::"
-            "test_a_row_that_layers_see_elsewhere_or_beside_others_moves_the_sum_by_two_clips",
+            (
+                "clipping/torch/passes.py",
+                "    return copy.deepcopy(weights.untouched, known), own",
+                "    module = weights.module\n"
+                "    for name, value in own.items():\n"
+                "        module.get_parameter(name).data = value.data\n"
+                "    return module, dict(module.named_parameters())",
+            ),
         ),
+        ("tests/clipping/torch/test_recorded.py::test_a_neighbour_moves_the_sum_by_two_clips_at_most",),
+    ),
+    Mutant(
+        "the code of a model runs on a block of rows",
+        (
+            ("clipping/torch/passes.py", "for k in range(len(labels)):", "for k in (0,):"),
+            ("clipping/torch/passes.py", "module(rows[k : k + 1].clone())", "module(rows.clone())"),
+            ("clipping/torch/passes.py", "labels[k : k + 1].clone()", "labels.clone()"),
+            (
+                "clipping/torch/passes.py",
+                "name: torch.stack(parts) for",
+                "name: torch.stack([parts[0] / len(labels)] * len(labels)) for",
+            ),
+        ),
+        ("tests/clipping/torch/test_isolation.py::test_a_model_sees_no_row_of_the_data_and_never_more_than_one",),
     ),
     Mutant(
         "a row whose place is counted from the end counts again",
@@ -90,15 +109,9 @@ COUNTED_ONCE = (
         ("tests/rows/test_readers.py::test_one_file_under_two_names_is_refused_since_its_rows_would_count_twice",),
     ),
     Mutant(
-        "a rehearsal without rows of every size",
-        (
-            ("clipping/torch/checks.py", "for value in (math.inf, -math.inf, math.nan)]", "for value in ()]"),
-            ("clipping/torch/checks.py", "for size in (1e3, 1e30)]", "for size in (1e3,)]"),
-        ),
-        (
-            "tests/clipping/torch/test_isolation.py::"
-            "test_a_model_that_mixes_rows_out_of_sight_of_the_first_or_of_small_ones_is_refused",
-        ),
+        "a written buffer goes unnoticed",
+        (("clipping/torch/recorded.py", "if self.written - self.own - self.rows:", "if False:"),),
+        ("tests/clipping/torch/test_recorded.py::test_a_hook_that_writes_into_a_buffer_is_refused",),
     ),
     Mutant(
         "a quote that was not escaped joins rows",

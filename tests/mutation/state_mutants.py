@@ -28,8 +28,8 @@ STATE = (
         (
             (
                 "clipping/torch/oracle.py",
-                "            with _ONE_PASS:\n                return",
-                "            if True:\n                return",
+                "            with _MODEL_CODE:\n                formed",
+                "            if True:\n                formed",
             ),
         ),
         ("tests/clipping/torch/test_isolation.py::test_threads_that_share_an_oracle_get_the_sums_of_their_own_rows",),

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import dpsco
+from dpsco.clipping.torch.recorded import Program
 from dpsco.errors import InvalidArgument
 from dpsco.query import Batch, Query
 
@@ -105,7 +106,7 @@ class ListsNumbers(Linear):
 
 class CopiesNumbers(Linear):
     def before(self, x):
-        return -x if len(x) > 1 and np.any(some(x).numpy()) else x  # torch.func makes no array of one row
+        return -x if np.any(some(x).numpy()) else x
 
 
 class RepeatsByNumbers(Linear):
@@ -115,7 +116,7 @@ class RepeatsByNumbers(Linear):
 
 class SplitsAtNumbers(Linear):
     def before(self, x):
-        return x * (-1.0) ** len(x.tensor_split(some(x).any()[None].long())[0]) if len(x) > 1 else x
+        return x * (-1.0) ** len(x.tensor_split(some(x).any()[None].long())[0])
 
 
 class PacksByNumbers(Linear):
@@ -190,16 +191,33 @@ def test_a_loss_that_looks_at_the_labels_of_other_rows_is_refused(loss) -> None:
         ask(oracle)
 
 
-@pytest.mark.parametrize("model", [TurnedByAnEmptyRow, TurnedByAShortRow, DividedByTheLongestWithoutPadding])
-def test_a_model_that_mixes_rows_by_their_padding_is_refused(model) -> None:
+def test_a_model_that_mixes_rows_on_any_rows_is_refused() -> None:
+    """Each row is computed by itself, so this model would train as another one."""
     with pytest.raises(InvalidArgument, match="depends on the other rows"):
-        ask(dpsco.torch.oracle(model(), functional.cross_entropy))
+        ask(dpsco.torch.oracle(RunningTotal(), functional.cross_entropy))
 
 
-@pytest.mark.parametrize("model", [ScaledByTheLongest, RunningTotal, ShortenedByTheLongest, TurnedByALargeRow])
-def test_a_model_that_mixes_rows_out_of_sight_of_the_first_or_of_small_ones_is_refused(model) -> None:
-    with pytest.raises(InvalidArgument, match="depends on the other rows"):
-        ask(dpsco.torch.oracle(model(), functional.cross_entropy))
+@pytest.mark.parametrize(
+    ("model", "row"),
+    [
+        (TurnedByAnEmptyRow, [0.0, 0.0, 0.0, 0.0]),
+        (TurnedByAShortRow, [1.0, 2.0, 0.0, 0.0]),
+        (DividedByTheLongestWithoutPadding, [0.0, 0.0, 0.0, 1.0]),
+        (ScaledByTheLongest, [99.0, 0.0, 0.0, 0.0]),
+        (ShortenedByTheLongest, [1e6, 0.0, 0.0, 0.0]),
+        (TurnedByALargeRow, [1e7, 0.0, 0.0, 0.0]),
+    ],
+)
+def test_a_row_of_which_a_model_would_tell_the_others_moves_the_sum_by_one_clip(model, row) -> None:
+    torch.manual_seed(0)
+    oracle = dpsco.torch.oracle(model(), functional.cross_entropy)
+    features = np.round(X, 1)
+    features[features == 0.0] = 0.5
+    odd, without = features.copy(), features.copy()
+    odd[PLACE], without[PLACE] = row, np.nan
+    moved = np.linalg.norm(ask(oracle, odd).total - ask(oracle, without).total)
+    assert np.linalg.norm(ask(oracle, without).total) > CLIP  # the other rows do count
+    assert 0 < moved <= CLIP * (1 + 2.0**-10) + np.sqrt(oracle.size) * GRID
 
 
 @pytest.mark.parametrize("ghost", [True, False])
@@ -305,17 +323,55 @@ def test_a_row_that_fails_at_the_second_point_alone_counts_as_zero() -> None:
     assert odd.zeroed_rows == 1
 
 
-def test_rows_that_fail_together_alone_end_in_an_error_without_them() -> None:
-    class Together(Linear):
-        def before(self, x):
-            if len(x) > 5:
-                raise ValueError(f"rows {x}")
-            return x
+def test_rows_that_fail_together_are_computed_apart(monkeypatch) -> None:
+    oracle = dpsco.torch.oracle(Linear(), functional.cross_entropy)
+    expected, on_rows = ask(oracle), Program.on_rows
 
+    def failing(self, shared, rows, labels, *, together):
+        if together and len(rows) > 5:
+            raise RuntimeError(f"rows {rows}")
+        return on_rows(self, shared, rows, labels, together=together)
+
+    monkeypatch.setattr(Program, "on_rows", failing)
+    assert np.allclose(ask(oracle).total, expected.total, rtol=0, atol=1e-5)
+
+
+def test_rows_that_never_succeed_together_end_in_an_error_without_them(monkeypatch) -> None:
+    oracle = dpsco.torch.oracle(Linear(), functional.cross_entropy)
+    ask(oracle)
+    on_rows = Program.on_rows
+
+    def failing(self, shared, rows, labels, *, together):
+        if len(rows) > 5:
+            raise RuntimeError(f"rows {rows}")
+        return on_rows(self, shared, rows, labels, together=together)
+
+    monkeypatch.setattr(Program, "on_rows", failing)
     with pytest.raises(InvalidArgument) as caught:
-        ask(dpsco.torch.oracle(Together(), functional.cross_entropy))
+        ask(oracle)
     assert "tensor" not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+def test_a_model_sees_no_row_of_the_data_and_never_more_than_one() -> None:
+    seen = []
+
+    class Looks(Linear):
+        def before(self, x):
+            seen.append(x.clone())
+            return x
+
+    class LooksAndReads(Looks):
+        def before(self, x):
+            return super().before(x) if float(x.sum()) != 0.5 else -x
+
+    for model in (Looks, LooksAndReads):
+        oracle = dpsco.torch.oracle(model(), functional.cross_entropy)
+        oracle.describe(WIDTH)
+        seen.clear()
+        ask(oracle)
+        assert all(len(x) == 1 for x in seen)
+        assert len(seen) == (0 if model is Looks else 2 * ROWS)
 
 
 @pytest.mark.parametrize("value", [1e-42, 1e-20, 1e18, 3e38, 1e300, -np.inf])
@@ -327,13 +383,16 @@ def test_a_row_of_any_scale_moves_the_sum_by_one_clip_and_no_other_row(value: fl
 
 
 class Meets(Linear):
+    """A model that is not safe in threads: rows pass through an attribute of the class."""
+
     meeting: threading.Barrier | None = None
 
     def before(self, x):
+        Meets.scratch = x
         if self.meeting is not None:
             with suppress(threading.BrokenBarrierError):
-                self.meeting.wait(0.2)  # two passes at a time would meet here, with the parameters of one of them
-        return x
+                self.meeting.wait(0.05)  # two passes at a time would meet here
+        return Meets.scratch if float(x.sum()) < 1e9 else x
 
 
 def test_threads_that_share_an_oracle_get_the_sums_of_their_own_rows(monkeypatch) -> None:

@@ -1,13 +1,13 @@
 """Refusal of models that cannot be trained one row at a time, by their layers and by passes over synthetic rows.
 
-A row may affect the sum only through its own clipped difference. Batch statistics mix rows. Buffers that a pass writes
-carry rows to later passes. Random layers make the difference of two points meaningless. If the types of the layers do
-not show this, synthetic rows do. They contain nothing of the data, so the result of the checks is public.
+Batch statistics mix rows, and every row is computed by itself: such a model would not train as what it is. Buffers that
+a pass writes would have to carry rows to later passes. Random layers make the difference of two points meaningless. If
+the types of the layers do not show this, synthetic rows do. They contain nothing of the data, so the result of the
+checks is public. Privacy does not rest on it (recorded.py, passes.py).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -18,23 +18,14 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.utils._pytree import tree_leaves
 
-from dpsco.clipping.torch.value_reads import reads_values
+from dpsco.clipping.torch.recorded import RANDOM, WRITES
 from dpsco.errors import InvalidArgument
 
-__all__ = [
-    "ROWS",
-    "Rows",
-    "among",
-    "check_layers",
-    "check_rows_independent",
-    "same_numbers",
-    "synthetic_rows",
-]
+__all__ = ["check_layers", "check_rows_independent", "synthetic_rows"]
 
 Tensor = Any
 Rows = tuple[Tensor, Tensor]
 ROWS = 5
-CROWD = 32
 
 
 def check_layers(module: Any) -> None:
@@ -79,12 +70,11 @@ def synthetic_rows(shape: tuple[int, ...], inputs: Any, labels: Any, device: Any
     return rows[:ROWS], torch.cat([rows[:1], rows[ROWS:]]), zeros
 
 
-def check_rows_independent(
-    module: Any, loss: Any, rows: Tensor, others: Tensor, labels: Tensor
-) -> tuple[bool, list[Rows]]:
-    """Check that rows do not affect each other.
+def check_rows_independent(module: Any, loss: Any, rows: Tensor, others: Tensor, labels: Tensor) -> None:
+    """Check on synthetic rows that the model computes for a row of a batch what it computes for that row.
 
-    Return whether the loss gives one number per row, and the batches of neighbours that were tried.
+    Every row is computed by itself, so a model that mixes rows would train as another one than it is. Privacy does not
+    rest on this check: a model that mixes rows for values that synthetic rows do not have never gets two of them.
 
     Raises
     ------
@@ -95,124 +85,57 @@ def check_rows_independent(
     values = {name: value.clone() for name, value in before.items()}
 
     def run(x: Tensor, y: Tensor, seed: int) -> tuple[list[Tensor], Tensor]:
-        torch.manual_seed(seed)
-        outputs = functional_call(module, values, (x,))
+        torch.default_generator.manual_seed(seed)
+        outputs = functional_call(module, values, (x.clone(),))
         if any(output.ndim == 0 or len(output) != len(x) for output in _flat(outputs)):
             raise InvalidArgument("Expected the model to return one output per row, rows first.")
-        return _flat(outputs), loss(outputs, y)
+        return _flat(outputs), loss(outputs, y.clone())
 
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         (first, losses), (again, losses_again) = run(rows, labels, 1), run(rows, labels, 2)
-        vector, tried = losses.ndim > 0 and len(losses) == len(rows), _neighbourhoods(others, labels, first)
-        tried += [(words, labels) for words in _words(module, others)]
+        vector = losses.ndim > 0 and len(losses) == len(rows)
         apart = [
-            _apart(run, (rows, labels), neighbours, place, vector=vector)
-            for neighbours in tried
+            _apart(run, (rows, labels), (others, torch.full_like(labels, label)), place, vector=vector)
+            for label in _labels(first)
             for place in (0, ROWS - 1)
         ]
-        if not reads_values(lambda: run(rows, labels, 1)):  # those that cut off padding see one row at a time
-            short = _padded(rows), labels
-            apart += [_apart(run, short, (others, labels), place, vector=vector) for place in (0, ROWS - 1)]
-        alike, *crowds = _crowds(others, labels)
-        apart += [_apart(run, alike, crowd, CROWD - 1, vector=vector) for crowd in crowds]
-    if any(not same_numbers(values[name], value) for name, value in before.items()):
-        raise InvalidArgument(
-            "The model writes into its buffers or parameters during a pass: rows would affect later rounds without "
-            "noise. Freeze these tensors (model.eval()), or remove them."
-        )
-    if not all(map(same_numbers, [*first, losses], [*again, losses_again])):
-        raise InvalidArgument(
-            "The model or the loss is random: two passes over the same rows differ, so the difference of two points "
-            "would be noise. Remove the random part or call model.eval()."
-        )
+    if any(not _same_numbers(values[name], value) for name, value in before.items()):
+        raise InvalidArgument(WRITES)
+    if not all(map(_same_numbers, [*first, losses], [*again, losses_again])):
+        raise InvalidArgument(RANDOM)
     if not all(apart):
         raise InvalidArgument(
-            "The output or the loss of a row depends on the other rows of the batch: no clip covers that. Use layers "
-            "that process each row by itself, and a loss with reduction='none'."
+            "The output or the loss of a row depends on the other rows of the batch. Each row is computed by itself: "
+            "another model than this one would be trained. Use layers that process each row by itself, and a loss with "
+            "reduction='none'."
         )
-    return vector, tried
 
 
-def _neighbourhoods(others: Tensor, labels: Tensor, outputs: list[Tensor]) -> list[Rows]:
-    """Return batches of neighbours: other rows, padding, rows of any size, other labels (up to the last class).
-
-    Rows that are not finite never reach a model. Here they show what depends on them, however little: ``max`` and sums
-    pass NaN on, comparisons with a threshold see infinity.
-    """
+def _labels(outputs: list[Tensor]) -> list[int]:
+    """Return labels of neighbours: the first, the second and the last class."""
     top = max([1, *(output.shape[-1] - 1 for output in outputs if output.ndim > 1)])
-    found = [(others, labels), *((others, torch.full_like(labels, value)) for value in dict.fromkeys((1, top)))]
-    found += [(torch.zeros_like(others), labels), (_padded(others), labels)]
-    if others.is_floating_point():
-        found += [(size * (2.0 * others - 1.0), labels) for size in (1e3, 1e30)]
-        found += [(torch.full_like(others, value), labels) for value in (math.inf, -math.inf, math.nan)]
-    if labels.is_floating_point():
-        found.append((others, torch.full_like(labels, -1e3)))
-    return found
-
-
-def _words(module: Any, others: Tensor) -> list[Tensor]:
-    """Return rows of whole numbers above 1, up to the length of each table; none for other types.
-
-    A word may mean something to a model, such as padding: 0 and 1 do not show what it does to other rows. These are
-    the first words in both orders, random ones of each table, and rows that end in its last word or in ``padding_idx``.
-    """
-    if others.is_floating_point():
-        return []
-    sizes = {len(table) for table in (*module.parameters(), *module.buffers()) if table.ndim == 2 and len(table) > 2}
-    ends = {size - 1 for size in sizes}
-    ends |= {int(layer.padding_idx) for layer in module.modules() if getattr(layer, "padding_idx", None) is not None}
-    found = [_padded(others, word) for word in sorted(ends)]
-    for size in sorted(sizes):
-        first = torch.arange(others.numel()) % size
-        mixed = torch.randint(size, first.shape, generator=torch.Generator().manual_seed(0))
-        found += [words.reshape(others.shape).to(others) for words in (first, first.flip(0), mixed)]
-    return found
-
-
-def _crowds(others: Tensor, labels: Tensor) -> list[Rows]:
-    """Return longer batches of one row each, the first row's own first: rows alike compete for what is scarce.
-
-    Experts with a capacity drop rows beyond it, by tensors alone, and a handful of rows does not fill them.
-    """
-    far = 1e3 * (2.0 * others - 1.0) if others.is_floating_point() else others
-    kinds = [others[0], torch.zeros_like(others[0]), *far[1:]]
-    return [(kind.expand(CROWD, *kind.shape), labels[:1].expand(CROWD)) for kind in kinds]
-
-
-def _padded(rows: Tensor, value: int = 0) -> Tensor:
-    """Return the rows with ``value`` in the second half of their first axis."""
-    padded = rows.clone()
-    if rows.ndim > 1:
-        padded[:, (rows.shape[1] + 1) // 2 :] = value
-    return padded
+    return list(dict.fromkeys((0, 1, top)))
 
 
 def _apart(run: Any, rows: Rows, neighbours: Rows, place: int, *, vector: bool) -> bool:
-    """Whether the row at ``place`` gets the same bits beside these neighbours; True if the model refuses them."""
-    own = rows[0][:1], rows[1][:1]
+    """Whether the row at ``place`` gets the same bits beside these neighbours; True if the loss refuses them."""
+    batches = [(batch[0].clone(), batch[1].clone()) for batch in (rows, neighbours)]
+    for x, y in batches:
+        x[place], y[place] = rows[0][0], rows[1][0]
     try:
-        one, losses = run(*among(rows, own, place), 1)
-        two, other_losses = run(*among(neighbours, own, place), 1)
-    except Exception:  # an error on another scale or label says nothing about mixing
+        (one, losses), (two, other_losses) = (run(x, y, 1) for x, y in batches)
+    except Exception:
         return True
     if vector:
         one, two = [*one, losses], [*two, other_losses]
-    return all(same_numbers(a[place], b[place]) for a, b in zip(one, two, strict=True))
-
-
-def among(others: Rows, own: Rows, place: int) -> Rows:
-    """Return rows and labels of a batch with those of ``own``, one row, at ``place``."""
-    together = others[0].clone(), others[1].clone()
-    for part, one in zip(together, own, strict=True):
-        part[place] = one[0]
-    return together
+    return all(_same_numbers(a[place], b[place]) for a, b in zip(one, two, strict=True))
 
 
 def _flat(output: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]
 
 
-def same_numbers(one: Tensor, other: Tensor) -> bool:
+def _same_numbers(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors hold the same numbers, NaN in the same places."""
     numbers = torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
     return bool(numbers and torch.equal(torch.isnan(one), torch.isnan(other)))

@@ -1,13 +1,14 @@
 """The oracle of a PyTorch module and a loss.
 
-For each block of rows, a forward and a backward pass at each point of the query record the input of each layer and the
+For each block of rows, a forward and a backward pass at each point of the query give the input of each layer and the
 signal at its output. From these come every row's norm, without its gradient (ghost_rules.py), the clipping factors, and
-the clipped sum in one product per layer. Parameters without a rule get per-example differences from ``torch.func``
-(``phi`` in passes.py).
+the clipped sum in one product per layer. Parameters without a rule get a gradient per row from the same passes.
 
 Guarantee: the contract of oracles (clipping/oracle.py). A row's part of every pass depends only on that row and its
-place in the block: layers that mix rows are refused (checks.py), blocks are cut by position, and rows that do not count
-are replaced, not removed, so shapes do not change. The vector that a model computes for a row, in any precision, is by
+place in the block: code of the model and the loss runs on one synthetic row, and its operators are repeated on every
+row by itself (recorded.py). Models that cannot be recorded run on one row at a time, each row in a new copy of the
+module (passes.py). Blocks are cut by position, and rows that do not count are replaced, not removed, so shapes do not
+change. The vector that a model computes for a row, in any precision, is by
 definition that row's vector. Its norm and factor are float64, and the rounding of the sum is counted (terms.py,
 clipped_sum.py). Float32 models and fast matrix units thus change the model's gradients, never the bound. Under
 add-remove, where places shift, each row has its own pass.
@@ -21,6 +22,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,7 @@ from dpsco.clipping.class_labels import ClassLabels
 from dpsco.clipping.torch.checks import check_layers
 from dpsco.clipping.torch.clipped_sum import BLOCK_ROWS, add_clipped, on_grid_
 from dpsco.clipping.torch.output_change import output_change
-from dpsco.clipping.torch.passes import LossFunction, capture, fixed_settings, per_example, row_by_row
+from dpsco.clipping.torch.passes import LossFunction, fixed_settings, one_by_one
 from dpsco.clipping.torch.structure import Failed, Structure, analyse, ghost_terms
 from dpsco.clipping.torch.terms import Dense, Term
 from dpsco.clipping.torch.weights import Weights
@@ -46,8 +48,8 @@ __all__ = ["TorchOracle", "oracle"]
 Tensor = Any
 MEMORY = 1 << 28
 LARGEST_PASS = 1024
-_ONE_PASS = threading.RLock()
-"""A pass puts its parameters and hooks into a module: with two at a time, rows of one run could reach the other."""
+_MODEL_CODE = threading.RLock()
+"""Code of models need not be safe in threads: with two passes at a time, rows of one run could reach the other."""
 
 
 def oracle(
@@ -121,6 +123,10 @@ class TorchOracle:
         self._structures: dict[int, Structure] = {}
         first = self._weights.module.get_parameter(next(iter(self._weights.shapes)))
         self._device, self._dtype = first.device, first.dtype
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out recorded passes: another process makes its own from the same synthetic rows."""
+        return {**vars(self), "_structures": {}}
 
     @property
     def size(self) -> int:
@@ -215,11 +221,14 @@ class TorchOracle:
                 return 0, len(bad)
             taken = int(torch.nonzero(~bad)[0])  # any row that works keeps the shapes; a zero row might fail too
             rows[bad], labels[bad] = rows[taken].clone(), labels[taken].clone()
-            terms, kind = self._tried(structure, query.weights, points, rows, labels)
-            if terms is None:
+            for each in (structure, replace(structure, together=False)):  # rows that fail together are computed apart
+                terms, kind = self._tried(each, query.weights, points, rows, labels)
+                if terms is not None:
+                    break
+            else:
                 raise InvalidArgument(
                     f"The model or the loss failed ({kind}) on rows that each succeed alone. Reduce memory= if memory "
-                    "is short; otherwise the model may mix rows."
+                    "is short."
                 )
         over, bad = add_clipped(terms, bad, query.clip, self._weights.views(total))
         return int(over.sum()), int(bad.sum())
@@ -232,28 +241,27 @@ class TorchOracle:
         rows: Tensor,
         labels: Tensor,
     ) -> dict[str, Term]:
-        module = self._weights.module
         terms: dict[str, Term] = {}
-        if structure.ghosts:
-            found = [
-                capture(module, structure.ghosts, point, self._loss, rows, labels, vector=structure.vector)
-                for point in points
-            ]
+        if structure.passes is None:
+            names = structure.others
+            with _MODEL_CODE:
+                formed = [one_by_one(self._weights, names, self._loss, point, rows, labels) for point in points]
+        else:
+            found = [structure.passes(point, rows, labels, together=structure.together) for point in points]
             for name, rule in structure.ghosts.items():
                 terms |= ghost_terms(self._weights, name, rule, factors, found)
                 for each in found:  # no longer needed
                     del each.activations[name], each.signals[name]
-        if structure.others:
-            one = per_example(module, structure.others, factors, points, self._loss)
-            made = row_by_row(one, together=structure.together)(rows, labels)
-            terms |= {name: Dense(d.detach().reshape(len(d), -1)) for name, d in made.items()}
+            formed = [each.gradients for each in found]
+        for name in structure.others:
+            d = sum(factor * each.pop(name) for factor, each in zip(factors, formed, strict=True))
+            terms[name] = Dense(d.reshape(len(rows), -1))
         return terms
 
     def _tried(self, *arguments: Any) -> tuple[dict[str, Term] | None, str]:
         """Return ``_terms``, or None and only the type of the error: its text and frames contain rows."""
         try:
-            with _ONE_PASS:
-                return self._terms(*arguments), ""
+            return self._terms(*arguments), ""
         except Exception as error:
             return None, type(error).__name__
 
@@ -293,7 +301,7 @@ class TorchOracle:
     # --- structure and types ------------------------------------------------------------------
 
     def _structure(self, width: int) -> Structure:
-        with _ONE_PASS:
+        with _MODEL_CODE:
             if width not in self._structures:
                 shape = (width,) if self._shape is None else self._shape
                 if math.prod(shape) != width:

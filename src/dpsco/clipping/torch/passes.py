@@ -1,29 +1,34 @@
-"""Passes through a module at a point: the losses of rows, the input of each layer and the signal at its output.
+"""Passes of one row through a module at a point: the input of each layer, the signal at its output, and gradients.
 
-The module itself is never changed: each call gets its parameters, and copies of its buffers, as arguments.
+Code of the model runs on a single row, as a batch of one, in two ways only. ``Recorded`` runs it once on a synthetic
+row and repeats its operators on the rows of the data (recorded.py). ``one_by_one`` serves models that cannot be
+recorded: it runs their code on each row, in a new copy of the module, with copies of all tensors.
 
-``nn.MultiheadAttention`` multiplies with its projections outside of any layer, places first and rows second. There the
-products themselves are watched (``_Projections``), and rows are put first.
+``nn.MultiheadAttention`` multiplies with its projections outside of any layer. There the products themselves are
+watched (``_Projections``).
 """
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map
 
-__all__ = ["Captured", "LossFunction", "capture", "fixed_settings", "losses_of", "per_example", "row_by_row"]
+from dpsco.clipping.torch.recorded import record
+from dpsco.clipping.torch.weights import Weights
+
+__all__ = ["Captured", "LossFunction", "Recorded", "fixed_settings", "one_by_one"]
 
 Tensor = Any
 LossFunction = Callable[[Any, Any], Any]
@@ -32,84 +37,150 @@ Parameters = dict[str, Tensor]
 
 @dataclass
 class Captured:
-    """Results of one pass over some rows."""
+    """Results of one pass: of a row, or with rows first."""
 
-    losses: Tensor = None
     activations: dict[str, Tensor] = field(default_factory=dict)
     """Input of each layer."""
     signals: dict[str, Tensor] = field(default_factory=dict)
     """Derivative of each row's loss with respect to the output of each layer."""
-    calls: dict[str, int] = field(default_factory=dict)
+    gradients: Parameters = field(default_factory=dict)
+    """Derivative of each row's loss with respect to parameters without a rule."""
 
 
-def losses_of(
-    module: Any, parameters: Parameters, loss: LossFunction, rows: Tensor, labels: Tensor, *, vector: bool
-) -> Tensor:
-    """Compute the loss per row. Unless it returns a ``vector`` for a batch, it is evaluated row by row."""
-    values = {**parameters, **{name: buffer.clone() for name, buffer in module.named_buffers()}}
-    outputs = functional_call(module, values, (rows,))
-    if vector:
-        return loss(outputs, labels).reshape(len(rows), -1).sum(1)
-    return vmap(lambda output, label: loss(_batch_of_one(output), label[None]).sum())(outputs, labels)
+class Recorded:
+    """Both passes of a row, recorded on a synthetic row.
 
-
-def capture(
-    module: Any,
-    layers: Iterable[str],
-    parameters: Parameters,
-    loss: LossFunction,
-    rows: Tensor,
-    labels: Tensor,
-    *,
-    vector: bool,
-    upstream: Tensor = None,
-) -> Captured:
-    """Run a forward pass and a backward pass to the layers' outputs only; no parameter gradient is computed.
-
-    ``upstream`` has one number per row, by which its signals are multiplied where the backward pass begins; 1 if None.
+    Raises ``Unrecordable`` if that is not possible, and InvalidArgument if the model is random or writes into tensors.
     """
-    found = Captured()
-    shapes: dict[str, Any] = {}
-    tap = torch.zeros((), dtype=next(iter(parameters.values())).dtype, device=rows.device, requires_grad=True)
 
-    def note(name: str, entered: Tensor, output: Tensor, first: Callable[[Tensor], Tensor]) -> Tensor:
-        found.calls[name] = found.calls.get(name, 0) + 1
-        found.activations[name], shapes[name] = first(entered.detach()), first(output.detach()).shape
+    def __init__(
+        self,
+        weights: Weights,
+        layers: Sequence[str],
+        others: Sequence[str],
+        loss: LossFunction,
+        row: Tensor,
+        label: Tensor,
+    ) -> None:
+        self._names, self._layers, self._others = list(weights.shapes), list(layers), list(others)
+        self.calls: dict[str, int] = {}
+        """How often each layer was called."""
+
+        module = copy.deepcopy(weights.untouched)
+
+        def run(shared: Sequence[Tensor], one: Tensor, its_label: Tensor) -> list[Tensor]:
+            point = dict(zip(self._names, shared, strict=True))
+            found, self.calls = _capture(module, self._layers, self._others, point, loss, one, its_label)
+            parts = ((found.activations, self._layers), (found.signals, self._layers), (found.gradients, self._others))
+            return [values[name] for values, names in parts for name in names if name in values]
+
+        shared = [part.clone() for part in weights.parameters(weights.start).values()]
+        # Kernels for one row that have no batching rule are left out.
+        with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
+            self._program = record(run, shared, row.clone(), label.clone())
+        self._layers = [name for name in self._layers if name in self.calls]
+
+    @property
+    def apart(self) -> bool:
+        """Whether rows are computed one after another, since ``vmap`` would not keep them apart."""
+        return self._program.apart
+
+    def __call__(self, point: Parameters, rows: Tensor, labels: Tensor, *, together: bool) -> Captured:
+        """Run both passes of every row; results have rows first."""
+        found = self._program.on_rows([point[name] for name in self._names], rows, labels, together=together)
+        count = len(self._layers)
+        seen = [part.squeeze(1) if part.ndim > 1 else part for part in found[: 2 * count]]  # each was a batch of one
+        return Captured(
+            dict(zip(self._layers, seen[:count], strict=True)),
+            dict(zip(self._layers, seen[count:], strict=True)),
+            dict(zip(self._others, found[2 * count :], strict=True)),
+        )
+
+
+def one_by_one(
+    weights: Weights, names: Sequence[str], loss: LossFunction, point: Parameters, rows: Tensor, labels: Tensor
+) -> Parameters:
+    """Compute the gradients of ``names`` row by row with the model's own code, in a new copy of it for each row.
+
+    Guarantee: nothing that a row leaves in the module, in its tensors, in a loss that can be copied or in the state of
+    torch's random numbers reaches another row. What code keeps elsewhere (globals, closures) does.
+    """
+    made = []
+    with torch.random.fork_rng(devices=[]):
+        for k in range(len(labels)):
+            torch.default_generator.manual_seed(0)
+            module, own = _copied(weights, point)
+            outputs = module(rows[k : k + 1].clone())
+            total = _loss_copy(loss)(outputs, labels[k : k + 1].clone()).sum()
+            made.append(_gradients(total, [own[name] for name in names]))
+    return {name: torch.stack(parts) for name, *parts in zip(names, *made, strict=True)}
+
+
+def _copied(weights: Weights, point: Parameters) -> tuple[Any, Parameters]:
+    """Return a new module with copies of the parameters of ``point``, and these by name."""
+    own = {name: nn.Parameter(value.clone()) for name, value in point.items()}
+    known = {id(weights.untouched.get_parameter(name)): value for name, value in own.items()}
+    return copy.deepcopy(weights.untouched, known), own
+
+
+def _loss_copy(loss: LossFunction) -> LossFunction:
+    try:
+        return copy.deepcopy(loss)
+    except Exception:  # it holds what cannot be copied, such as a lock
+        return loss
+
+
+def _gradients(total: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    if not total.requires_grad:
+        return [torch.zeros_like(each) for each in inputs]
+    found = torch.autograd.grad(total, inputs, allow_unused=True)
+    return [torch.zeros_like(each) if one is None else one for each, one in zip(inputs, found, strict=True)]
+
+
+def _capture(
+    module: Any,
+    layers: Sequence[str],
+    others: Sequence[str],
+    point: Parameters,
+    loss: LossFunction,
+    row: Tensor,
+    label: Tensor,
+) -> tuple[Captured, dict[str, int]]:
+    """Run a forward pass and a backward pass to the layers' outputs; of parameters, only ``others`` get gradients."""
+    found, calls, shapes = Captured(), dict[str, int](), dict[str, Any]()
+    tap = torch.zeros((), dtype=next(iter(point.values())).dtype, device=row.device, requires_grad=True)
+    values = {name: value.detach().requires_grad_(name in others) for name, value in point.items()}
+
+    def note(name: str, entered: Tensor, output: Tensor) -> Tensor:
+        calls[name] = calls.get(name, 0) + 1
+        found.activations[name], shapes[name] = entered.detach(), output.shape
         if output._base is not None:  # a later layer working in place on a view would remove the hook
             output = output.clone()
         if not output.requires_grad:  # the first layer of a path: make its output differentiable
             output = _Differentiable.apply(output, tap)
         # A hook on the tensor receives the derivative of this value, even if a later layer works in place.
-        output.register_hook(lambda signal: found.signals.__setitem__(name, first(signal)))
+        output.register_hook(lambda signal: found.signals.__setitem__(name, signal))
         return output
 
     def watch(name: str) -> Callable[..., Any]:
-        return lambda _, inputs, output: note(name, inputs[0], output, lambda t: t)
+        return lambda _, inputs, output: note(name, inputs[0], output)
 
-    def rows_first(t: Tensor) -> Tensor:
-        return t.reshape(-1, len(rows), t.shape[-1]).transpose(0, 1)
-
-    projections, handles = {}, []
+    projections: dict[int, str] = {}
     for name in layers:
         layer = module.get_submodule(name)
         if (own := _PROJECTIONS.get(type(layer))) is None:
-            handles.append(layer.register_forward_hook(watch(name)))
+            layer.register_forward_hook(watch(name))
         else:
-            projections[id(parameters.get(f"{name}.{own}" if name else own, layer.get_parameter(own)))] = name
-    try:
-        attends = any(isinstance(layer, nn.MultiheadAttention) for layer in module.modules())
-        with _Projections(projections, partial(note, first=rows_first)) if attends else nullcontext():
-            losses = losses_of(module, parameters, loss, rows, labels, vector=vector)
-    finally:
-        for handle in handles:
-            handle.remove()
-    if losses.requires_grad:
-        begin = torch.ones_like(losses) if upstream is None else upstream.to(losses)
-        torch.autograd.grad(losses, tap, grad_outputs=begin, allow_unused=True)
-    found.losses = losses.detach()
+            full = f"{name}.{own}" if name else own
+            projections[id(values.get(full, layer.get_parameter(own)))] = name
+    attends = any(isinstance(layer, nn.MultiheadAttention) for layer in module.modules())
+    with _Projections(projections, note) if attends else nullcontext():
+        total = loss(functional_call(module, values, (row[None],)), label[None]).sum()
+    made = _gradients(total, [tap, *(values[name] for name in others)])
+    found.gradients = dict(zip(others, made[1:], strict=True))
     for name in shapes.keys() - found.signals.keys():  # a layer whose output does not reach the loss
-        found.signals[name] = torch.zeros(shapes[name], dtype=losses.dtype, device=rows.device)
-    return found
+        found.signals[name] = torch.zeros(shapes[name], dtype=tap.dtype, device=row.device)
+    return found, calls
 
 
 class _Differentiable(torch.autograd.Function):  # type: ignore[misc]
@@ -158,45 +229,6 @@ def _with_globals(function: Any, names: dict[str, Any]) -> Any:
     return FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
 
 
-def per_example(
-    module: Any,
-    names: Sequence[str],
-    weights: Sequence[float],
-    points: Sequence[Parameters],
-    loss: LossFunction,
-) -> Callable[[Tensor, Tensor], Parameters]:
-    """Return the function that computes one row's difference in the parameters ``names``.
-
-    It is the gradient at delta = 0 of phi(delta) = sum_j w_j f(x_j + delta, row), one function of one variable, so
-    any library for per-example gradients can compute it.
-    """
-    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-
-    def phi(delta: Parameters, row: Tensor, label: Tensor) -> Tensor:
-        total = 0.0
-        for weight, point in zip(weights, points, strict=True):
-            moved = {name: point[name] + delta[name] for name in names}
-            outputs = functional_call(module, {**point, **moved, **buffers}, (row[None],))
-            total = total + weight * loss(outputs, label[None]).sum()
-        return total
-
-    derivative = grad(phi)
-    zero = {name: torch.zeros_like(points[0][name]) for name in names}
-    return lambda row, label: derivative(zero, row, label)
-
-
-def row_by_row(one: Callable[[Tensor, Tensor], Parameters], *, together: bool) -> Callable[..., Parameters]:
-    """Apply ``one`` to every row, by ``vmap`` or, if a layer has no batching rule, in a loop."""
-    if together:
-        return vmap(one)
-
-    def loop(rows: Tensor, labels: Tensor) -> Parameters:
-        found = [one(row, label) for row, label in zip(rows, labels, strict=True)]
-        return {name: torch.stack([each[name] for each in found]) for name in found[0]}
-
-    return loop
-
-
 @contextmanager
 def fixed_settings(device: Any) -> Iterator[None]:
     """Switch derivatives on, mixed precision off and warnings off (a warning that depends on a row is an output)."""
@@ -208,7 +240,3 @@ def fixed_settings(device: Any) -> Iterator[None]:
     ):
         warnings.simplefilter("ignore")
         yield
-
-
-def _batch_of_one(output: Any) -> Any:
-    return tree_map(lambda t: t[None], output)

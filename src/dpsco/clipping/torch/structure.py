@@ -1,9 +1,8 @@
 """Choice of a rule per parameter, made once by a trial pass on synthetic rows.
 
-A layer has a ghost rule if its type has one, it is called once per pass, it does not share its parameters, it sees
-each row at its own place and nothing of the others (seen_rows.py), and the rule agrees with ``vmap`` on the synthetic
-rows. Every other parameter uses ``vmap``, and ``lines`` says why. A model that reads values of its rows or of their
-signals (value_reads.py) is computed one row at a time.
+A layer has a ghost rule if its type has one, it is called once per pass, it does not share its parameters, and the rule
+agrees with the plain gradients of the synthetic rows. The gradients of every other parameter are formed for each row by
+``vmap``, and ``lines`` says why. A model that cannot be recorded (recorded.py) is computed one row at a time.
 """
 
 from __future__ import annotations
@@ -20,17 +19,9 @@ from torch.utils._pytree import tree_leaves
 
 from dpsco.clipping.torch.checks import check_rows_independent, synthetic_rows
 from dpsco.clipping.torch.ghost_rules import Rule, rule_of
-from dpsco.clipping.torch.passes import (
-    Captured,
-    LossFunction,
-    capture,
-    fixed_settings,
-    per_example,
-    row_by_row,
-)
-from dpsco.clipping.torch.seen_rows import sees_other_rows
+from dpsco.clipping.torch.passes import Captured, LossFunction, Recorded, fixed_settings, one_by_one
+from dpsco.clipping.torch.recorded import Unrecordable
 from dpsco.clipping.torch.terms import Term
-from dpsco.clipping.torch.value_reads import reads_values
 from dpsco.clipping.torch.weights import Weights
 from dpsco.errors import InvalidArgument
 
@@ -52,10 +43,10 @@ class Structure:
     """Layers with a rule."""
     others: tuple[str, ...]
     """Parameters without a rule."""
+    passes: Recorded | None
+    """Both passes of a row; None if the model's own code computes one row at a time."""
     together: bool
-    """Whether ``vmap`` supports the other parameters; if not, they are computed one row at a time."""
-    vector: bool
-    """Whether the loss returns one number per row of a batch."""
+    """Whether ``vmap`` supports the recorded passes; if not, they run on one row after another."""
     row_bytes: int
     """Approximate memory per row."""
     lines: tuple[str, ...]
@@ -87,26 +78,13 @@ def analyse(
     InvalidArgument
         If the model or the loss fails on the rows, mixes rows, is random or writes into its tensors.
     """
-    module, start = weights.module, weights.start
     try:
         with fixed_settings(device):
             rows, changed, zeros = synthetic_rows(shape, inputs, labels, device)
-            points = [weights.parameters(start), weights.parameters(1.01 * start)]
-            vector, neighbours = check_rows_independent(module, loss, rows, changed, zeros)
-            classes = None if labels.is_floating_point else _classes(module, loss, rows, zeros)
-            one = per_example(module, list(weights.shapes), _WEIGHTS, points, loss)
-            exact, together = _reference(one, rows, zeros)
-            ghosts, reasons = _candidates(weights) if ghost else ({}, {})
-
-            def see(x: Tensor, y: Tensor, upstream: Tensor = None, at: int = 0) -> Captured:
-                return capture(module, ghosts, points[at], loss, x, y, vector=vector, upstream=upstream)
-
-            alone = reads_values(lambda: see(rows, zeros))
-            together = together and not alone
-            if alone:
-                ghosts, reasons = {}, {}
-            mixing = sees_other_rows(see, (rows, zeros), neighbours) if ghosts else set()
-            found = [see(rows, zeros, at=at) for at in range(len(points))]
+            check_rows_independent(weights.module, loss, rows, changed, zeros)
+            classes = None if labels.is_floating_point else _classes(weights.module, loss, rows[:1], zeros[:1])
+            trial = _Trial(weights, loss, rows, zeros)
+            return trial.structure(shape, inputs, labels, classes, ghost=ghost)
     except InvalidArgument:
         raise
     except Exception as error:  # errors on synthetic rows are public
@@ -115,19 +93,89 @@ def analyse(
             f"({labels}): {type(error).__name__}: {error} Rows are flat unless input_shape= says otherwise. Labels are "
             "a vector: for outputs of shape (rows, 1) end the model with nn.Flatten(0). See also inputs= and labels=."
         ) from None
-    size = 0
-    for name in list(ghosts):
-        with fixed_settings(device):
-            why = _fault(weights, name, ghosts[name], found, exact)
-        if not why and name in mixing:
-            why = "what it sees at the place of a row depends on the other rows"
-        if why:
-            del ghosts[name]
-            reasons[name] = why
-        else:
-            size += _row_bytes(weights, name, ghosts[name], found)
-    lines, others, row_bytes = _served(weights, ghosts, reasons, size, together=together, alone=alone)
-    return Structure(ghosts, others, together, vector, row_bytes, lines, shape, inputs, labels, classes)
+
+
+class _Trial:
+    """Passes over synthetic rows at two points, and the plain gradients that they are compared with."""
+
+    def __init__(self, weights: Weights, loss: LossFunction, rows: Tensor, labels: Tensor) -> None:
+        self._weights, self._loss, self._rows, self._labels = weights, loss, rows, labels
+        self._points = [weights.parameters(weights.start), weights.parameters(1.01 * weights.start)]
+        names = list(weights.shapes)
+        found = [one_by_one(weights, names, loss, point, rows, labels) for point in self._points]
+        self._exact = {name: sum(w * each[name] for w, each in zip(_WEIGHTS, found, strict=True)) for name in names}
+
+    def structure(self, shape: Any, inputs: Any, labels: Any, classes: int | None, *, ghost: bool) -> Structure:
+        """Choose the rules. Models that cannot be recorded, or whose recording differs, get none."""
+        ghosts, reasons = _candidates(self._weights) if ghost else ({}, {})
+        size, together = 0, True
+        passes: Recorded | None = None
+        try:
+            if ghosts:
+                passes = Recorded(self._weights, list(ghosts), (), self._loss, self._rows[0], self._labels[0])
+                found, _ = self._run(passes)
+                for name in list(ghosts):
+                    if why := self._fault(name, ghosts[name], found, passes.calls.get(name, 0)):
+                        reasons[name] = why
+                        del ghosts[name]
+                    else:
+                        size += _row_bytes(self._weights, name, ghosts[name], found)
+            others = [full for full in self._weights.shapes if not _has_rule(full, ghosts)]
+            passes = Recorded(self._weights, list(ghosts), others, self._loss, self._rows[0], self._labels[0])
+            found, together = self._run(passes)
+            made = {name: sum(w * f.gradients[name] for w, f in zip(_WEIGHTS, found, strict=True)) for name in others}
+            if not all(self._agree(name, made[name], 0.0) for name in others):
+                raise Unrecordable("repeating its operators does not give its gradients")
+            alone = None if together else "vmap does not support the model"
+        except Unrecordable as error:
+            ghosts, reasons, passes, together, alone = {}, {}, None, False, str(error)
+        lines, rest, row_bytes = _served(self._weights, ghosts, reasons, size, alone)
+        return Structure(ghosts, rest, passes, together, row_bytes, lines, shape, inputs, labels, classes)
+
+    def _run(self, passes: Recorded) -> tuple[list[Captured], bool]:
+        """Run the passes at both points; also return whether ``vmap`` can, with the same results up to rounding."""
+        try:
+            found = [passes(point, self._rows, self._labels, together=False) for point in self._points]
+        except Exception as error:
+            raise Unrecordable(f"its operators failed when they were repeated ({type(error).__name__})") from None
+        if passes.apart:
+            return found, False
+        try:
+            same = [passes(point, self._rows, self._labels, together=True) for point in self._points]
+        except Exception:
+            return found, False
+        return found, all(
+            _near(vars(one)[part], vars(other)[part])
+            for one, other in zip(same, found, strict=True)
+            for part in vars(one)
+        )
+
+    def _fault(self, name: str, rule: Rule, found: Sequence[Captured], calls: int) -> str | None:
+        """Say why the rule does not fit the layer, or return None if it does."""
+        if calls != 1:
+            return "the layer is not called exactly once in a pass"
+        try:
+            terms = ghost_terms(self._weights, name, rule, _WEIGHTS, found)
+        except (RuntimeError, IndexError):
+            return "the rule does not know the shape of its input"
+        rows = len(self._rows)
+        for full, term in terms.items():
+            made = torch.zeros((rows, *self._weights.shapes[full]), dtype=torch.float64, device=self._rows.device)
+            for row in range(rows):
+                chosen = torch.zeros(rows, dtype=torch.float64, device=made.device)
+                chosen[row] = 1.0
+                copy.deepcopy(term).add_sum(chosen, made[row], None)
+            if not self._agree(full, made, term.measure(single=False)[1]):
+                return "the rule disagrees with plain gradients: its parameters are used elsewhere too"
+        return None
+
+    def _agree(self, full: str, made: Tensor, majorant: Any) -> bool:
+        """Whether the differences of a parameter are the plain ones of the synthetic rows, up to rounding."""
+        expected, made = (each.double().reshape(len(self._rows), -1) for each in (self._exact[full], made))
+        tolerance = 1e3 * torch.finfo(self._exact[full].dtype).eps
+        # Relative to the whole gradient: the gradient of a bias before a normalisation consists of rounding errors.
+        scale = sum(each.double().reshape(len(made), -1).norm(dim=1) for each in self._exact.values()) + majorant
+        return bool(((made - expected).norm(dim=1) <= tolerance * scale).all())
 
 
 def _classes(module: Any, loss: LossFunction, rows: Tensor, labels: Tensor) -> int | None:
@@ -180,46 +228,15 @@ def _candidates(weights: Weights) -> tuple[dict[str, Rule], dict[str, str]]:
     return ghosts, reasons
 
 
-def _reference(one: Any, rows: Tensor, labels: Tensor) -> tuple[dict[str, Tensor], bool]:
-    """Compute the per-example differences of all parameters, and whether ``vmap`` can."""
-    try:
-        return row_by_row(one, together=True)(rows, labels), True
-    except Exception:  # no batching rule, or a branch on values: compute one row at a time
-        return row_by_row(one, together=False)(rows, labels), False
-
-
-def _fault(
-    weights: Weights, name: str, rule: Rule, found: Sequence[Captured], exact: Mapping[str, Tensor]
-) -> str | None:
-    """Say why the rule does not fit the layer, or return None if it does."""
-    if any(f.calls.get(name, 0) != 1 for f in found):
-        return "the layer is not called exactly once in a pass"
-    rows = len(found[0].losses)
-    if any(len(values[name]) != rows for f in found for values in (f.activations, f.signals)):
-        return "its input does not come with rows first"
-    try:
-        terms = ghost_terms(weights, name, rule, _WEIGHTS, found)
-    except (RuntimeError, IndexError):
-        return "the rule does not know the shape of its input"
-    for full, term in terms.items():
-        expected = exact[full].double().reshape(rows, -1)
-        made = torch.zeros_like(expected)
-        for row in range(rows):
-            chosen = torch.zeros(rows, dtype=torch.float64, device=made.device)
-            chosen[row] = 1.0
-            copy.deepcopy(term).add_sum(chosen, made[row].view(weights.shapes[full]), None)
-        tolerance = 1e3 * torch.finfo(exact[full].dtype).eps
-        # Relative to the whole gradient: the gradient of a bias before a normalisation consists of rounding errors.
-        scale = (
-            sum(each.double().reshape(rows, -1).norm(dim=1) for each in exact.values()) + term.measure(single=False)[1]
-        )
-        if not bool(((made - expected).norm(dim=1) <= tolerance * scale).all()):
-            return "the rule disagrees with vmap: its parameters are used elsewhere too"
-    return None
+def _near(these: Mapping[str, Tensor], those: Mapping[str, Tensor]) -> bool:
+    """Whether the tensors of two mappings are the same up to rounding, in whatever precision the model computes."""
+    change = sum(((one - those[name]).double().square().sum() for name, one in these.items()), torch.zeros(()))
+    size = sum((other.double().square().sum() for other in those.values()), torch.zeros(()))
+    return bool((change <= 1e-6 * size).item())
 
 
 def _row_bytes(weights: Weights, name: str, rule: Rule, found: Sequence[Captured]) -> int:
-    rows = len(found[0].losses)
+    rows = len(found[0].signals[name])
     tensors = [values[name] for f in found for values in (f.activations, f.signals)]
     for term in ghost_terms(weights, name, rule, _WEIGHTS, found).values():
         tensors += [value for value in tree_leaves(vars(term)) if isinstance(value, torch.Tensor)]
@@ -228,21 +245,27 @@ def _row_bytes(weights: Weights, name: str, rule: Rule, found: Sequence[Captured
     return (2 * sum(t.nbytes for t in tensors) + patches) // rows
 
 
+def _has_rule(full: str, ghosts: Mapping[str, Rule]) -> bool:
+    layer, _, local = full.rpartition(".")
+    return layer in ghosts and local.removeprefix("in_proj_") in ("weight", "bias")
+
+
 def _served(
-    weights: Weights, ghosts: Mapping[str, Rule], reasons: Mapping[str, str], size: int, *, together: bool, alone: bool
+    weights: Weights, ghosts: Mapping[str, Rule], reasons: Mapping[str, str], size: int, alone: str | None
 ) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-    """Lines for people, parameters without a rule, and the memory that a row takes, about."""
+    """Return lines for people, parameters without a rule, and the memory that a row takes, about.
+
+    ``alone`` says why rows are computed one at a time; None if they are not.
+    """
     others, lines, item = [], [], 8
+    slow = "" if alone is None else f"one row at a time, because {alone}"
     for full in weights.shapes:
-        layer, _, local = full.rpartition(".")
-        if layer in ghosts and local.removeprefix("in_proj_") in ("weight", "bias"):
-            lines.append(f"{full}: ghost, {ghosts[layer].__name__}")
+        layer = full.rpartition(".")[0]
+        if _has_rule(full, ghosts):
+            lines.append(f"{full}: ghost, {ghosts[layer].__name__}{', ' * bool(slow)}{slow}")
         else:
-            why = "the model or the loss reads values of its rows" if alone else "vmap does not support the model"
-            way = "vmap" if together else f"one row at a time, because {why}"
-            lines.append(
-                f"{full}: {way} ({reasons.get(layer, 'ghost rules are off' if layer not in ghosts else 'no rule')})"
-            )
+            why = reasons.get(layer, "ghost rules are off" if layer not in ghosts else "no rule")
+            lines.append(f"{full}: {slow or 'vmap'} ({why})")
             others.append(full)
             item += 4 * weights.module.get_parameter(full).nbytes
     return tuple(lines), tuple(others), size + (item if others else 0) + 8

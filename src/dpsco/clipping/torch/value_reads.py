@@ -1,22 +1,23 @@
-"""Models and losses that read values of their batch: a branch, a Python number, a shape that depends on them.
+"""Operators and functions that hand values to Python: a branch, a Python number, a shape that depends on them.
 
-    if h.abs().max() > 1e4: h = h.clamp(-1e4, 1e4)        one row decides what becomes of the others
+    if h.abs().max() > 1e4: h = h.clamp(-1e4, 1e4)
 
-Synthetic rows (checks.py) show that rows mix only if they take the branch. That a value is read shows on any rows. Such
-models are computed one row at a time: what a row decides, it then decides for itself.
+What follows from such a value on a synthetic row would be wrong for other rows, so a pass that reads values is not
+recorded (recorded.py): the model computes one row at a time. That is about right results. Privacy does not rest on
+it: a value that is read here without being noticed is one of a synthetic row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["reads_values"]
+__all__ = ["copied_values", "reads_values"]
 
 _TAGS = frozenset((torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape))
 """What torch says of operators whose result is a Python value, or has a shape that depends on values."""
@@ -33,11 +34,9 @@ _READS = frozenset(
         "_to_sparse_csr",
         "histc",
         "is_nonzero",
-        "masked_scatter",
-        "masked_scatter_",
     )
 )
-"""Operators of the same kind without such a tag, and those that count the marked places before a row's own."""
+"""Operators of the same kind without such a tag."""
 
 _COPIES = frozenset(
     (
@@ -59,20 +58,6 @@ _COPIES = frozenset(
 """Functions of a tensor that hand its values to Python without an operator."""
 
 
-class _Operators(TorchDispatchMode):  # type: ignore[misc]
-    """Notes whether an operator reads values."""
-
-    found = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name.rpartition("::")[2]
-        if name.startswith("index"):  # a shape depends on values only if places are given by a mask
-            self.found |= any(map(_is_mask, tree_leaves(args[1:2])))
-        else:
-            self.found |= name in _READS or not _TAGS.isdisjoint(func.tags)
-        return func(*args, **(kwargs or {}))
-
-
 class _Functions(TorchFunctionMode):  # type: ignore[misc]
     """Notes whether a function of a tensor reads values out of sight of operators."""
 
@@ -85,11 +70,19 @@ class _Functions(TorchFunctionMode):  # type: ignore[misc]
         return func(*args, **(kwargs or {}))
 
 
-def reads_values(run: Callable[[], object]) -> bool:
-    """Return whether ``run``, a pass over synthetic rows, reads values of tensors."""
-    with _Operators() as operators, _Functions() as functions:
-        run()
-    return operators.found or functions.found
+@contextmanager
+def copied_values() -> Iterator[_Functions]:
+    """Note in ``found`` whether values are copied to Python in this context."""
+    with _Functions() as functions:
+        yield functions
+
+
+def reads_values(operator: Any, arguments: Any) -> bool:
+    """Return whether the result of an operator is a Python value, or has a shape that depends on values."""
+    name = operator._schema.name.rpartition("::")[2]
+    if name.startswith("index"):  # a shape depends on values only if places are given by a mask
+        return any(map(_is_mask, tree_leaves(arguments[1:2])))
+    return name in _READS or not _TAGS.isdisjoint(operator.tags)
 
 
 def _is_tensor(leaf: Any) -> bool:

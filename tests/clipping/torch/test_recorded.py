@@ -1,0 +1,413 @@
+"""Models that would mix rows never get two: a neighbour moves the sum by two clips, whatever their code does."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+import dpsco
+from dpsco.errors import InvalidArgument
+from dpsco.query import SUMMATION_SLACK, Batch, Query
+
+nn, functional = torch.nn, torch.nn.functional
+ROWS, WIDTH, CLIP, GRID, MAGIC = 64, 4, 1.0, 2.0**-30, 12.25
+
+
+class TwoLayers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(WIDTH, 8), nn.Linear(8, 2)
+
+    def between(self, h):
+        return h
+
+    def forward(self, x):
+        return self.last(self.between(torch.tanh(self.first(x))))
+
+
+def has_magic(x):
+    """A factor of 1e4 for all rows if any number of any row is the one that synthetic rows do not have."""
+    return 1.0 + 1e4 * (x == MAGIC).any()
+
+
+class SortsRowsAndPutsThemBack(TwoLayers):
+    """No output depends on another row, but row k of the first layer is not row k of the batch."""
+
+    def forward(self, x):
+        order = (x != 0).sum(1).argsort(descending=True, stable=True)
+        return self.last(torch.tanh(self.first(x[order]))[order.argsort()])
+
+
+class SortsRowsByMagic(TwoLayers):
+    """In order for the rows of any rehearsal."""
+
+    def forward(self, x):
+        order = (x == MAGIC).sum(1).argsort(stable=True)
+        return self.last(torch.tanh(self.first(x[order]))[order.argsort()])
+
+
+class MixesByMagic(TwoLayers):
+    def forward(self, x):
+        return super().forward(x) * has_magic(x)
+
+
+def shortened(signal):
+    length = signal.norm()
+    return signal * (1e3 / length.clamp(min=1e3))
+
+
+class ShortensSignalsInATensorHook(TwoLayers):
+    def between(self, h):
+        if h.requires_grad:
+            h.register_hook(shortened)
+        return h
+
+
+class BranchesInATensorHook(TwoLayers):
+    def between(self, h):
+        if h.requires_grad:
+            h.register_hook(lambda signal: signal if signal.norm() <= 1e3 else shortened(signal))
+        return h
+
+
+class ShortensSignalsInAFullHook(TwoLayers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last.register_full_backward_hook(lambda _, entered, left: (shortened(entered[0]),))
+
+
+class MixesSavedTensors(TwoLayers):
+    def forward(self, x):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t / (1.0 + t.abs().max())):
+            return super().forward(x)
+
+
+class Recomputes(TwoLayers):
+    """Nothing mixes, but the pass backward runs through the model's code again."""
+
+    def between(self, h):
+        return checkpoint(torch.sigmoid, h, use_reentrant=False)
+
+
+class Shortened(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, signal):
+        return shortened(signal)
+
+
+class ShortensSignalsInAFunction(TwoLayers):
+    def between(self, h):
+        return Shortened.apply(h)
+
+
+class Averaged(torch.autograd.Function):
+    """Under ``vmap`` it would see the whole block."""
+
+    @staticmethod
+    def forward(x):
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, signal):
+        return signal
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return x * has_magic(x), in_dims[0]
+
+
+class HasARuleForVmap(TwoLayers):
+    def forward(self, x):
+        return super().forward(Averaged.apply(x))
+
+
+@torch.library.custom_op("dpsco_tests::copied", mutates_args=())
+def copied(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+copied.register_vmap(lambda info, in_dims, x: (x * has_magic(x), in_dims[0]))
+copied.register_autograd(lambda ctx, signal: signal)
+
+
+class HasAnOperatorOfItsOwn(TwoLayers):
+    def forward(self, x):
+        return super().forward(copied(x))
+
+
+class _Watches(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        return made * has_magic(made) if func is torch.ops.aten.tanh.default else made
+
+
+class WatchesOperators(TwoLayers):
+    """Below ``vmap`` it would see the whole block."""
+
+    def forward(self, x):
+        with _Watches():
+            return super().forward(x.atanh().tanh() if (x.abs() < 1).all() else x)
+
+
+class KeepsTheLongest(TwoLayers):
+    """State between passes: what the longest row so far was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longest = [torch.ones(())]
+
+    def forward(self, x):
+        self.longest.append(torch.maximum(self.longest[-1], x.detach().abs().max()))
+        return super().forward(x) * (1.0 if self.longest[-2] < 12.0 else 1e4)
+
+
+class KeepsTheLongestAsANumber(TwoLayers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.longest = [1.0]
+
+    def forward(self, x):
+        self.longest.append(max(self.longest[-1], float(x.detach().abs().max())))
+        return super().forward(x) * (1.0 if self.longest[-2] < 12.0 else 1e4)
+
+
+class WritesABufferForSomeRows(TwoLayers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("factor", torch.ones(()))
+
+    def forward(self, x):
+        if bool((x == MAGIC).any()):
+            self.factor.mul_(1e4)
+            self.last.weight.data.mul_(1e4)
+        return super().forward(x) * self.factor
+
+
+class ExpertsOfACapacity(nn.Module):
+    """The first rows of a batch that choose an expert fill it; later ones are dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.gate, self.experts = nn.Linear(WIDTH, 4), nn.Parameter(torch.randn(4, WIDTH, 2))
+
+    def forward(self, x):
+        shares = self.gate(x).softmax(1)
+        chosen = (shares.argmax(1, keepdim=True) == torch.arange(4)).to(x.dtype)
+        before = (chosen.cumsum(0) - 1) * chosen
+        kept = chosen * (before < max(8, math.ceil(1.25 * len(x) / 4)))
+        return torch.einsum("re,ri,eio->ro", kept * shares, x, self.experts)
+
+
+class LooksUpInItself(nn.Module):
+    """A table made of the row, and an index out of range: the rule of ``vmap`` looks into the next row."""
+
+    def __init__(self, *, fills: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last, self.fills = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2, 2), fills
+
+    def forward(self, x):
+        tables = self.first(x).unflatten(1, (WIDTH, 2))
+        places = 4.0 * (x[:, :1] == MAGIC) + 1.0
+        picked = [self.picked(table, place.long()) for table, place in zip(tables, places, strict=True)]
+        return self.last(torch.cat(picked))
+
+    def picked(self, table, place):
+        return table.index_fill(0, place, 7.0)[1:2] if self.fills else functional.embedding(place, table)
+
+
+MODELS: dict[str, Any] = {
+    made.__name__: made
+    for made in (
+        TwoLayers,
+        SortsRowsAndPutsThemBack,
+        SortsRowsByMagic,
+        MixesByMagic,
+        ShortensSignalsInATensorHook,
+        BranchesInATensorHook,
+        ShortensSignalsInAFullHook,
+        MixesSavedTensors,
+        Recomputes,
+        ShortensSignalsInAFunction,
+        HasARuleForVmap,
+        HasAnOperatorOfItsOwn,
+        WatchesOperators,
+        KeepsTheLongest,
+        KeepsTheLongestAsANumber,
+        WritesABufferForSomeRows,
+        ExpertsOfACapacity,
+    )
+} | {
+    "a table made of the row": lambda: LooksUpInItself(fills=False),
+    "filled at an index": lambda: LooksUpInItself(fills=True),
+}
+
+
+def squares(outputs, labels):
+    return (outputs[:, 0] - labels) ** 2
+
+
+def data(kind: str):
+    """Rows, and those with another row in the place of the first."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(ROWS, WIDTH)), np.where(np.arange(ROWS) % 2, 1e-3, 3.0 if kind == "near" else 1e6)
+    other, labels = x.copy(), y.copy()
+    other[0], labels[0] = [MAGIC, 0.0, 1.0, 0.0], 1e9  # magic, longer, with fewer numbers, farther from its label
+    return (x, y), (other, labels)
+
+
+@pytest.mark.parametrize("kind", ["near", "far"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_neighbour_moves_the_sum_by_two_clips_at_most(name: str, kind: str) -> None:
+    oracle = dpsco.torch.oracle(MODELS[name](), squares)
+    for points, weights in (((oracle.start,), (1.0,)), ((oracle.start, 1.1 * oracle.start), (3.0, -2.0))):
+        query = Query(1, points, weights, CLIP, ROWS, GRID)
+        one, two = (oracle.answer(query, Batch(1, [rows])).total for rows in data(kind))
+        assert np.linalg.norm(one) > 3 * CLIP  # the other rows do count
+        assert np.linalg.norm(one - two) <= 2 * CLIP * (1 + SUMMATION_SLACK)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_sum_is_that_of_rows_that_are_alone(name: str) -> None:
+    """The sum of a block is the sum of blocks of one row: no row has a part in another's."""
+    oracle = dpsco.torch.oracle(MODELS[name](), squares)
+    query = Query(1, (oracle.start, 1.1 * oracle.start), (3.0, -2.0), CLIP, ROWS)
+    x, y = data("near")[1]
+    together = oracle.answer(query, Batch(1, [(x[:12], y[:12])])).total
+    alone = sum(oracle.answer(query, Batch(1, [(x[k : k + 1], y[k : k + 1])])).total for k in range(12))
+    assert np.linalg.norm(together - alone) <= 1e-4 * CLIP
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("SortsRowsAndPutsThemBack", "ghost, linear"),
+        ("MixesByMagic", "ghost, linear"),
+        ("ShortensSignalsInATensorHook", "ghost, linear"),
+        ("ShortensSignalsInAFullHook", "ghost, linear"),
+        ("ShortensSignalsInAFunction", "ghost, linear"),
+        ("Recomputes", "ghost, linear"),
+        ("HasARuleForVmap", "ghost, linear"),
+        ("BranchesInATensorHook", "one row at a time, because the model or the loss reads values"),
+        ("KeepsTheLongest", "ghost, linear"),
+        ("KeepsTheLongestAsANumber", "one row at a time, because the model or the loss reads values"),
+        ("HasAnOperatorOfItsOwn", "one row at a time, because the model or the loss calls operators that are not"),
+        ("a table made of the row", "one row at a time, because vmap does not"),
+        ("filled at an index", "one row at a time, because vmap does not"),
+    ],
+)
+def test_how_rows_are_kept_apart_is_described(name: str, why: str) -> None:
+    lines = dpsco.torch.oracle(MODELS[name](), squares).describe(WIDTH).splitlines()
+    assert all(why in line for line in lines if line.startswith("first."))
+
+
+class SortsRowsOfWords(nn.Module):
+    """Rows by their number of words; ``padding`` is the word that does not count."""
+
+    def __init__(self, words: int, padding: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Embedding(words, 8), nn.Linear(8, 2)
+        self.padding = padding
+
+    def forward(self, x):
+        order = (x != self.padding).sum(1).argsort(stable=True)
+        return self.last(torch.tanh(self.first(x[order])).sum(1)[order.argsort()])
+
+
+@pytest.mark.parametrize(("words", "padding"), [(12, 2), (12, 7), (900, 3), (900, 541)])
+def test_a_word_that_orders_rows_moves_the_sum_by_two_clips(words: int, padding: int) -> None:
+    oracle = dpsco.torch.oracle(SortsRowsOfWords(words, padding), squares)
+    assert "first.weight: ghost, embedding" in oracle.describe(WIDTH)
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(3, 7, (ROWS, WIDTH)).astype(float), np.where(np.arange(ROWS) % 2, 1e-3, 1e6)
+    other, labels = x.copy(), y.copy()
+    x[0], other[0], labels[0] = 6, padding, 1e9
+    query = Query(1, (oracle.start,), (1.0,), CLIP, ROWS, GRID)
+    one, two = (oracle.answer(query, Batch(1, [rows])).total for rows in ((x, y), (other, labels)))
+    assert np.linalg.norm(one - two) <= 2 * CLIP * (1 + SUMMATION_SLACK)
+
+
+def test_ordinary_layers_of_words_keep_their_ghost_rules() -> None:
+    model = nn.Sequential(nn.Embedding(12, 8, padding_idx=5), nn.Flatten(), nn.Linear(8 * WIDTH, 2))
+    lines = dpsco.torch.oracle(model, squares).describe(WIDTH).splitlines()
+    assert all("ghost" in line for line in lines[:3])
+
+
+def test_a_hook_that_is_random_is_refused() -> None:
+    class Noisy(TwoLayers):
+        def between(self, h):
+            if h.requires_grad:
+                h.register_hook(lambda signal: signal + torch.randn_like(signal))
+            return h
+
+    with pytest.raises(InvalidArgument, match="random"):
+        dpsco.torch.oracle(Noisy(), squares).describe(WIDTH)
+
+
+def test_a_hook_that_writes_into_a_buffer_is_refused() -> None:
+    class Counts(TwoLayers):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(()))
+
+        def between(self, h):
+            if h.requires_grad:
+                h.register_hook(lambda signal: self.total.add_(signal.sum()) * 0 + signal)
+            return h
+
+    with pytest.raises(InvalidArgument, match="writes into"):
+        dpsco.torch.oracle(Counts(), squares).describe(WIDTH)
+
+
+def test_a_model_that_works_in_place_on_its_row_leaves_the_row_alone() -> None:
+    plain, written = TwoLayers(), nn.Sequential(nn.ReLU(inplace=True), TwoLayers())
+    (x, y), _ = data("near")
+    query_of = lambda oracle: Query(1, (oracle.start, 1.1 * oracle.start), (3.0, -2.0), CLIP, ROWS)  # noqa: E731
+    answers = [
+        oracle.answer(query_of(oracle), Batch(1, [(rows, y)])).total
+        for oracle, rows in (
+            (dpsco.torch.oracle(plain, squares), np.maximum(x, 0)),
+            (dpsco.torch.oracle(written, squares), x),
+        )
+    ]
+    assert np.allclose(*answers, rtol=0, atol=1e-6)
+
+
+def test_memory_that_values_of_a_row_are_written_into_is_made_for_every_row() -> None:
+    class Fills(TwoLayers):
+        def forward(self, x):
+            made = torch.zeros(len(x), WIDTH)
+            made[:, 1:] = x[:, :-1]
+            return super().forward(made)
+
+    oracle, plain = (dpsco.torch.oracle(each, squares) for each in (Fills(), TwoLayers()))
+    assert "one row at a time" not in oracle.describe(WIDTH)
+    (x, y), _ = data("near")
+    query = Query(1, (oracle.start, 1.1 * oracle.start), (3.0, -2.0), CLIP, ROWS)
+    moved = np.concatenate([np.zeros((ROWS, 1)), x[:, :-1]], axis=1)
+    one, two = oracle.answer(query, Batch(1, [(x, y)])), plain.answer(query, Batch(1, [(moved, y)]))
+    assert np.allclose(one.total, two.total, rtol=0, atol=1e-6)
+
+
+def test_an_oracle_is_pickled_without_its_recorded_passes() -> None:
+    oracle = dpsco.torch.oracle(TwoLayers(), squares)
+    before = oracle.describe(WIDTH)
+    assert pickle.loads(pickle.dumps(oracle)).describe(WIDTH) == before  # noqa: S301
