@@ -35,8 +35,10 @@ class Held:
 
     @property
     def descriptor(self) -> int:
-        """The open descriptor. Raises CheckpointError once it is given back: its number may be another file's then."""
-        if self._descriptor is None:
+        """The open descriptor. Raises CheckpointError once it is given back, and in a fork, which shares no lock."""
+        if self._process != os.getpid():  # also of a fork between the opening and ``forget_in_children``
+            raise CheckpointError(f"{self.name!r} is held by the process that this one is a fork of.")
+        if self._descriptor is None:  # its number may be another file's by now
             raise CheckpointError(f"{self.name!r} was given back by this run. Resume it from the folder: resume=True.")
         return self._descriptor
 

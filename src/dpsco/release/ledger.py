@@ -88,12 +88,13 @@ class Ledger(Protocol):
 class _Record:
     """The common part of both ledgers: the key, and the fingerprints in order."""
 
-    def __init__(self, run_id: str, key: bytes | None, fingerprints: list[bytes]) -> None:
+    def __init__(self, run_id: str, key: bytes | None, fingerprints: list[bytes], process: int | None) -> None:
         self.run_id = run_id
         self._key = key
         self._fingerprints = fingerprints
         self._copied = False
-        self._process = os.getpid()  # for forks that Python is not told of
+        # For forks that Python is not told of, and for those between the making of the key and this line.
+        self._process = os.getpid() if process is None else process
         forget_in_children(self)
 
     def forget(self) -> None:
@@ -160,12 +161,12 @@ class _Record:
 
 
 class MemoryLedger(_Record):
-    """The ledger of a run without checkpoints."""
+    """The ledger of a run without checkpoints. ``process``: whoever made the key, asked before it was made."""
 
     folder = None
 
-    def __init__(self, key: bytes) -> None:
-        super().__init__(secrets.token_hex(16), key, [])
+    def __init__(self, key: bytes, *, process: int | None = None) -> None:
+        super().__init__(secrets.token_hex(16), key, [], process)
         self._values: list[Array] = []
 
     def value(self, step: int) -> Array | None:
@@ -189,9 +190,16 @@ class MemoryLedger(_Record):
 class FileLedger(_Record):
     """The ledger of a run with checkpoints. Open it with ``open_folder``."""
 
-    def __init__(self, folder: Held, header: Mapping[str, Any], secret: Mapping[str, Any], file: BinaryIO) -> None:
+    def __init__(
+        self,
+        folder: Held,
+        header: Mapping[str, Any],
+        secret: Mapping[str, Any],
+        file: BinaryIO,
+        process: int | None = None,
+    ) -> None:
         key = None if secret["key"] is None else bytes.fromhex(secret["key"])
-        super().__init__(header["id"], key, [bytes.fromhex(f) for f in secret["fingerprints"]])
+        super().__init__(header["id"], key, [bytes.fromhex(f) for f in secret["fingerprints"]], process)
         self.folder, self._file = folder, file
         self._digest: str = header["digest"]
         self._dimension: int = header["dimension"]
@@ -282,7 +290,15 @@ class FileLedger(_Record):
 
 @contextmanager
 def open_folder(
-    place: Place, run: Mapping[str, Any], digest: str, dimension: int, rounds: int, key: bytes, *, resume: bool
+    place: Place,
+    run: Mapping[str, Any],
+    digest: str,
+    dimension: int,
+    rounds: int,
+    key: bytes,
+    *,
+    resume: bool,
+    process: int | None = None,
 ) -> Iterator[FileLedger]:
     """Open the ledger of run ``digest`` in the folder ``place``: a new one, or the existing one if ``resume``.
 
@@ -300,6 +316,8 @@ def open_folder(
         Noise key of a new run; not used if one is resumed.
     resume : bool
         Whether to continue a run in the folder.
+    process : int, optional
+        The process that made the key, asked before it was made; this one unless given.
 
     Raises
     ------
@@ -334,7 +352,7 @@ def open_folder(
             )
         with _own_file(folder, "released.bin") as file:
             try:
-                ledger = FileLedger(folder, header, secret, file)
+                ledger = FileLedger(folder, header, secret, file, process)
             except (TypeError, ValueError):
                 raise CheckpointError(
                     f"The folder {folder.name!r} holds fields of the wrong type. Restore it from a copy."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -128,6 +129,8 @@ class Ledgers:
 
     def __init__(self, resources: ExitStack, *, seeded: bool, watched: bool, resume: bool) -> None:
         self._resources, self._resume = resources, resume
+        # Asked before a key is made: a fork from the handler of a signal, between the key and its ledger, owns no run.
+        self._process = os.getpid()
         # Whoever resumes a seeded or watched run must say so again, or its report would call it private.
         self._about = {"seeded": seeded, "watched": watched}
         self._opened: dict[Place | str, Ledger] = {}
@@ -140,11 +143,12 @@ class Ledgers:
         key = derive(master, "run", digest)
         # One noise, one ledger: a call behind an error, or inside another one, finds the ledger open.
         if folder is None:
-            return self._opened.setdefault(digest, MemoryLedger(key))
+            return self._opened.setdefault(digest, MemoryLedger(key, process=self._process))
         place = folder if isinstance(folder, Entry) else Path(folder)
         if place not in self._opened:
+            sizes = schedule.sum_length, schedule.rounds
             self._opened[place] = self._resources.enter_context(
-                open_folder(place, about, digest, schedule.sum_length, schedule.rounds, key, resume=self._resume)
+                open_folder(place, about, digest, *sizes, key, resume=self._resume, process=self._process)
             )
         return self._opened[place]
 

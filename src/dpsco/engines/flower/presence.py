@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -91,12 +92,13 @@ class Count:
 
     @contextmanager
     def _ledger(self, folder: Held | None) -> Iterator[Ledger]:
-        digest = self.plan.digest()
+        digest, process = self.plan.digest(), os.getpid()
         key = derive(new_key(), "count", digest)
         if folder is None:
-            yield MemoryLedger(key)
+            yield MemoryLedger(key, process=process)
         else:
-            with open_folder(folder / "count", {"count of": digest}, digest, 1, 1, key, resume=True) as ledger:
+            about = {"count of": digest}
+            with open_folder(folder / "count", about, digest, 1, 1, key, resume=True, process=process) as ledger:
                 yield ledger
 
 
