@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +75,35 @@ def test_answers_that_came_just_before_a_stop_are_not_asked_for_again(tmp_path: 
     resumed = serve(PLAN, nodes, key=KEY, checkpoint=tmp_path, resume=True)
     assert nodes.steps == list(range(T))
     np.testing.assert_array_equal(resumed.model.coef, serve(PLAN, Asked(), key=KEY).model.coef)
+
+
+@pytest.mark.parametrize("key", [KEY, None], ids=["given key", "own key"])
+def test_no_sum_is_left_on_disk_by_an_error_behind_the_last_release(tmp_path: Path, key: bytes | None) -> None:
+    """A log that is closed, say: the noise key is erased then, and a sum beside the release would show the noise."""
+    whole, nodes = serve(PLAN, Asked(), key=KEY), Asked()
+    with pytest.raises(Stop):
+        serve(PLAN, nodes, key=key, checkpoint=tmp_path, on_round=stop_after(T - 1))
+    assert json.loads((tmp_path / "run" / "secret.json").read_bytes())["key"] is None
+    assert not list(tmp_path.rglob("round-*.bin"))
+    again = serve(PLAN, nodes, key=key, checkpoint=tmp_path, resume=True)
+    assert nodes.steps == list(range(T))
+    if key is not None:
+        np.testing.assert_array_equal(again.model.coef, whole.model.coef)
+
+
+def test_answers_stay_while_the_key_could_not_be_erased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Releaser) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    nodes = Asked()
+    with monkeypatch.context() as patch:
+        patch.setattr(Releaser, "close", full)
+        with pytest.raises(Stop):
+            serve(PLAN, nodes, checkpoint=tmp_path, on_round=stop_after(T - 1))
+    assert list(tmp_path.rglob("round-*.bin"))
+    serve(PLAN, nodes, checkpoint=tmp_path, resume=True)
+    assert nodes.steps == list(range(T))
+    assert not list(tmp_path.rglob("round-*.bin"))
 
 
 def test_no_sum_is_left_on_disk_after_the_last_round(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,7 +45,7 @@ from dpsco.engines.flower.client import called_by, clipped
 from dpsco.engines.flower.cohorts import CohortStore, open_cohorts
 from dpsco.engines.flower.linear_gradients import survey_numbers
 from dpsco.engines.flower.presence import SHARE, Count, refuse_silence, silent
-from dpsco.errors import InvalidArgument, one_of
+from dpsco.errors import DpscoError, InvalidArgument, one_of
 from dpsco.methods import Surveyed
 from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.planning.plan import Plan
@@ -313,12 +313,25 @@ def serve(
                 run.absorb_sum(clients.answer(run.query, part, run.row_map))
 
         with run:
-            result = drive(run, run.coming(), feed, account=account, on_round=on_round)
-        nobody = _silent(clients, count, store)
-        if store is not None:
-            store.erase()
+            try:
+                result = drive(run, run.coming(), feed, account=account, on_round=on_round)
+            except BaseException:  # behind the last release too, in ``on_round`` say: then no sum stays behind either
+                with suppress(DpscoError, OSError):  # while the key cannot be erased, a resumed run needs the answers
+                    run.erase_key()
+                    if run.complete:
+                        _ended(clients, count, store)
+                raise
+        nobody = _ended(clients, count, store)
     refuse_silence(silent=nobody)
     return dataclasses.replace(result, plan=plan)
+
+
+def _ended(clients: FederatedOracle, count: Count | None, store: CohortStore | None) -> bool:
+    """Return whether nobody answered, and erase the answers: they last no longer than the noise key."""
+    nobody = _silent(clients, count, store)
+    if store is not None:
+        store.erase()
+    return nobody
 
 
 def _silent(clients: FederatedOracle, count: Count | None, store: CohortStore | None) -> bool:
