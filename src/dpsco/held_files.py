@@ -47,6 +47,16 @@ class Held:
         with os.scandir(self.descriptor) as entries:
             return sorted(entry.name for entry in entries)
 
+    def content(self) -> bytes:
+        """Return the bytes of the file, whatever its path names by now."""
+        with os.fdopen(os.dup(self.descriptor), "rb") as file:
+            file.seek(0)
+            return file.read()
+
+    def replaced(self) -> bool:
+        """Whether another file has taken the last name of this one."""
+        return os.fstat(self.descriptor).st_nlink == 0
+
     def taken(self) -> bool:
         """Try to take the lock on what the path names at this time; return whether it is held now."""
         import fcntl

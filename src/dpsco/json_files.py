@@ -88,10 +88,12 @@ def write_atomic(place: Place, data: bytes, *, mode: int = 0o644) -> None:
 
 
 @contextlib.contextmanager
-def replacing(place: Place, *, mode: int | None = 0o644) -> Iterator[BinaryIO]:
+def replacing(place: Place, *, mode: int | None = 0o644, held: Held | None = None) -> Iterator[BinaryIO]:
     """Yield a file whose content is that of ``place`` once the block has ended; an error leaves ``place`` as it was.
 
-    ``mode=None`` leaves it to the process's umask who may read the file.
+    ``mode=None`` leaves it to the process's umask who may read the file. ``held``: the file at ``place``, locked. If
+    it has moved, or has another name too, that name would keep the old content: nothing is written then, and
+    CheckpointError is raised.
 
     Guarantee: after a crash at any moment the file has the old or the new content, complete. No other file is opened,
     written or removed: the new content has a new file under a random name until it takes its place. Both names are in
@@ -108,12 +110,45 @@ def replacing(place: Place, *, mode: int | None = 0o644) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                if held is None:
+                    os.replace(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                else:
+                    _replace_held(held, temporary, place.name, folder, file.fileno())
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
             raise
         os.fsync(folder)
+
+
+def _replace_held(held: Held, temporary: str, name: str, folder: int, new: int) -> None:
+    """Let the file ``temporary`` take the place of ``held``, under a lock from the first moment."""
+    import fcntl
+
+    fcntl.flock(new, fcntl.LOCK_EX)  # nobody else has it yet; whoever finds it under its name waits for the verdict
+    if not _is_named(held.descriptor, name, folder):
+        raise CheckpointError(_moved(name))
+    os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    if held.replaced():
+        return
+    # Somebody moved or linked the old file in between. What it holds counts; the new file must not be a second one.
+    if _is_named(new, name, folder):
+        os.unlink(name, dir_fd=folder)
+    raise CheckpointError(_moved(name))
+
+
+def _is_named(descriptor: int, name: str, folder: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _moved(name: str) -> str:
+    return (
+        f"The file {name!r} was moved, or got another name, while it was being written. Nothing was written: use it "
+        "under the name that it has now."
+    )
 
 
 def remove_leftovers(folder: Held) -> None:
@@ -149,17 +184,18 @@ def check_writable(path: Path, what: str, *, room: int = 1 << 16) -> None:
         )
 
 
-def write_sealed(place: Place, payload: Mapping[str, Any], *, mode: int = 0o644) -> None:
-    """Write ``payload`` as canonical JSON with its own checksum."""
-    write_atomic(place, canonical({**payload, "check": _check(payload)}), mode=mode)
+def write_sealed(place: Place, payload: Mapping[str, Any], *, mode: int = 0o644, held: Held | None = None) -> None:
+    """Write ``payload`` as canonical JSON with its own checksum; ``held`` as in ``replacing``."""
+    with replacing(place, mode=mode, held=held) as file:
+        file.write(canonical({**payload, "check": _check(payload)}))
 
 
-def read_sealed(place: Place, kind: str, fields: set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:
+def read_sealed(place: Place | Held, kind: str, fields: set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:
     """Read a file written by ``write_sealed``.
 
     Parameters
     ----------
-    place : Path or Entry
+    place : Path, Entry or Held
         The file.
     kind : str
         What the file is, for the message.
@@ -204,8 +240,10 @@ def _damaged(name: str, kind: str) -> str:
     )
 
 
-def read_bytes(place: Place) -> bytes:
+def read_bytes(place: Place | Held) -> bytes:
     """Return the content of a file."""
+    if isinstance(place, Held):
+        return place.content()
     if isinstance(place, Path):
         return place.read_bytes()
     with os.fdopen(os.open(place.name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=place.folder.descriptor), "rb") as file:

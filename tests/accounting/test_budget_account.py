@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -395,6 +396,92 @@ def test_a_link_in_place_of_an_open_account_does_not_split_it(tmp_path: Path) ->
         account.charge("second", Budget(1.0, 1e-6))
     Account(path).charge("second", Budget(1.0, 1e-6))
     assert len(Account(moved).runs) == 2
+
+
+def _moved(path: Path) -> None:
+    path.rename(path.with_name("moved.json"))
+
+
+def _linked(path: Path) -> None:
+    path.with_name("moved.json").hardlink_to(path)
+
+
+@pytest.mark.parametrize("when", ["before the last look", "between the last look and the new file"])
+@pytest.mark.parametrize("happens", [_moved, _linked])
+def test_an_account_that_is_moved_or_linked_during_a_charge_is_still_one_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Any, when: str
+) -> None:
+    """The other name would keep an account that lacks the run, and the old name would come back as a second one."""
+    place = tmp_path / "people.json"
+    account = Account.create(place, limit=LIMIT)
+    account.charge("before", Budget(1.0, 1e-6))
+    name = "fsync" if when == "before the last look" else "replace"
+    real, done = getattr(os, name), []
+
+    def then(*args: Any, **options: Any) -> Any:
+        if not done:
+            done.append(happens(place))
+        return real(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, then)
+        with pytest.raises((CheckpointError, AccountError)):
+            account.charge("run", Budget(1.0, 1e-6))
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    inodes = {path.stat().st_ino for path in left}
+    assert len(inodes) == 1
+    for path in left[1:]:
+        path.unlink()
+    assert [run["id"] for run in Account(left[0]).runs] == ["before"]
+    Account(left[0]).charge("run", Budget(1.0, 1e-6))
+
+
+@pytest.mark.parametrize("when", ["before it is opened", "after it is opened"])
+def test_an_account_whose_folder_moves_during_a_charge_is_still_one_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Opened before, the run is charged where the folder is now; otherwise it is refused."""
+    folder = tmp_path / "of"
+    account = Account.create(folder / "people.json", limit=LIMIT)
+    name = "open" if when == "before it is opened" else "replace"
+    real, done = getattr(os, name), []
+
+    def then(first: Any, *args: Any, **options: Any) -> Any:
+        if not done and (name == "replace" or first == folder):
+            done.append(folder.rename(tmp_path / "moved"))
+            folder.mkdir()
+        return real(first, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, then)
+        with nullcontext() if name == "replace" else pytest.raises(CheckpointError, match="moved"):
+            account.charge("run", Budget(1.0, 1e-6))
+    assert not list(folder.iterdir())
+    known = [run["id"] for run in Account(tmp_path / "moved" / "people.json").runs]
+    assert known == (["run"] if name == "replace" else [])
+
+
+def test_accounts_that_change_places_during_a_charge_keep_their_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account.create(tmp_path / "people.json", limit=LIMIT)
+    other = Account.create(tmp_path / "others.json", limit=LIMIT)
+    account.charge("of people", Budget(1.0, 1e-6))
+    other.charge("of others", Budget(1.0, 1e-6))
+    real, done = os.fsync, []
+
+    def then(descriptor: int) -> None:
+        if not done:
+            done.append(account.path.rename(tmp_path / "moved.json"))
+            other.path.rename(account.path)
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", then)
+        with pytest.raises(CheckpointError, match="moved"):
+            account.charge("run", Budget(1.0, 1e-6))
+    assert [run["id"] for run in Account(tmp_path / "people.json").runs] == ["of others"]
+    assert [run["id"] for run in Account(tmp_path / "moved.json").runs] == ["of people"]
 
 
 def test_a_charge_leaves_other_files_alone(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from dpsco.accounting import gaussian
 from dpsco.accounting.budget import FLOAT_SHARE, Budget
 from dpsco.errors import AccountError, InvalidArgument
-from dpsco.held_files import locked
+from dpsco.held_files import Held, locked
 from dpsco.json_files import read_sealed, write_sealed
 
 __all__ = ["Account"]
@@ -58,7 +58,8 @@ class Account:
     Guarantee
     ---------
     A run is charged, on disk, before its first release. A resumed run is charged once. Processes that charge at the
-    same time wait for each other, at most ``PATIENCE`` seconds; the lock is on the account's own file. Restoring an
+    same time wait for each other, at most ``PATIENCE`` seconds; the lock is on the account's own file. If the file is
+    moved or linked during a charge, the run is refused, and the account is the file under its new name. Restoring an
     older copy of the file is outside the guarantee.
 
     Examples
@@ -183,14 +184,14 @@ class Account:
             )
         self._file()  # there is an account
         try:
-            with locked(self.path, f"account {self.path.name!r}", wait=PATIENCE):
-                self._charge(run_id, budget)
+            with locked(self.path, f"account {self.path.name!r}", wait=PATIENCE) as held:
+                self._charge(run_id, budget, held)
         except FileNotFoundError:  # the account was deleted while this process waited
             self._file()
             raise
 
-    def _charge(self, run_id: str, budget: Budget) -> None:
-        state = self._read()
+    def _charge(self, run_id: str, budget: Budget, held: Held) -> None:
+        state = self._read(held)
         known = {run["id"]: run for run in state["runs"]}
         entry = {"id": run_id, "mu": budget.mu, "log_float_loss": budget.log_float_loss}
         if run_id in known:
@@ -216,10 +217,10 @@ class Account:
                 "account.remaining()."
             )
         state["runs"] = runs
-        write_sealed(self.path, state)
+        write_sealed(self.path, state, held=held)
 
-    def _read(self) -> dict[str, Any]:
-        state = self._file()
+    def _read(self, held: Held | None = None) -> dict[str, Any]:
+        state = self._file(held)
         limit = self.limit
         stored = tuple(state[name] for name in _LIMIT)
         if state["format"] != FORMAT or stored != tuple(getattr(limit, name) for name in _LIMIT):
@@ -231,7 +232,8 @@ class Account:
             raise AccountError(f"The account {self.path.name!r} holds an invalid entry. Restore it from a copy.")
         return state
 
-    def _file(self) -> dict[str, Any]:
+    def _file(self, held: Held | None = None) -> dict[str, Any]:
+        """Return what the file says: that at the path, or the one that is held."""
         try:
             links = self.path.stat().st_nlink
         except OSError:
@@ -249,7 +251,7 @@ class Account:
                 f"The account {self.path.name!r} has {links} hard links. A charge would change only one of them: "
                 "remove the others, or use symbolic links."
             )
-        return read_sealed(self.path, "account", _FIELDS)
+        return read_sealed(self.path if held is None else held, "account", _FIELDS)
 
     def _stored_limit(self) -> Budget:
         state = self._file()
