@@ -131,7 +131,13 @@ def test_nothing_sensitive_prints(table) -> None:
     span = next(ShardStream(rows).open(a_plan(DENSE).layout)).spans[0]
     shown = [repr(held), str(tasks.pick(held, rows.order, span)), repr(SensitiveSum(np.ones(3), 5, 2, 1))]
     assert shown == [f"Sensitive{name}(<sensitive>)" for name in ("Rows", "Pick", "Sum")]
-    assert held.__sizeof__() >= sum(features.nbytes for features, _ in held.chunks)
+
+
+def test_a_shard_weighs_so_much_that_dask_makes_sums_where_it_is(table) -> None:
+    """Dask weighs bytes that would move, at 100 MB per second, against tasks that wait, of 0.5 s each by default."""
+    rows = ParquetRows(table, LABELS, DENSE)
+    held = tasks.load(rows.shards[0], rows.form, "stop", 0)
+    assert held.__sizeof__() >= 10 * sum(features.nbytes for features, _ in held.chunks)
 
 
 def test_what_a_cluster_cannot_do_is_refused(table, tmp_path) -> None:

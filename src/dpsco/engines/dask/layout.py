@@ -22,7 +22,7 @@ from dpsco.rows.shuffle import block_order
 
 __all__ = ["Order", "Shard", "Span", "open_round", "shards_of", "spans_of"]
 
-SHARD_BYTES = 64 << 20
+SHARD_BYTES = 128 << 20
 """Rows of a shard, as they are held: small enough to have several in memory, large enough to be worth a task."""
 
 

@@ -15,6 +15,8 @@ one message to the scheduler and one back, where its spans are few.
 from __future__ import annotations
 
 import logging
+import math
+import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -36,6 +38,7 @@ __all__ = ["DaskOracle"]
 
 _FIRST, _LATER = 1, 0  # a sum that the driver waits for goes before reading ahead
 _LONG_QUERY, _LONG_SUM = 1 << 16, 1 << 19  # bytes
+_LOOK_AGAIN = 2.0  # seconds; workers come and go
 
 T = TypeVar("T")
 
@@ -47,7 +50,8 @@ class DaskOracle:
         self._client, self._stream, self.oracle = client, stream, oracle
         self._run = uuid.uuid4().hex[:12]  # runs that share a scheduler share no keys
         self._loads: dict[int, Any] = {}
-        self._next = self._queries = 0
+        self._next = self._queries = self._room = 0
+        self._looked = -math.inf
         self._sent: tuple[Oracle, Any] | None = None
         self._done: list[Any] = []
         """Results and shards that are used up. Letting go of them is a message, and the next query goes before it."""
@@ -65,7 +69,7 @@ class DaskOracle:
         self._queries += 1
         ahead = self._ahead()
         total = Clipped(np.zeros(sum_length(query)), 0)
-        size = max(1, ahead // 2)  # two groups are under way
+        size = ahead if len(spans) <= ahead else max(1, ahead // 2)  # two groups are under way
         todo = deque(spans[k : k + size] for k in range(0, len(spans), size))
         waiting = deque[tuple[Sequence[Span], list[Any]]]()
         while todo or waiting:
@@ -88,7 +92,10 @@ class DaskOracle:
 
     def _ahead(self) -> int:
         """How many shards the workers may hold: one for each thread, two for each worker."""
-        return max(2, sum(max(2, threads) for threads in self._client.nthreads().values()))
+        if time.monotonic() > self._looked + _LOOK_AGAIN:  # a question to the scheduler
+            self._room = max(2, sum(max(2, threads) for threads in self._client.nthreads().values()))
+            self._looked = time.monotonic()
+        return self._room
 
     def _oracle(self) -> Any:
         """Return the oracle as the result of a task that lasts: it may hold a map of p x p numbers.
@@ -130,18 +137,16 @@ class DaskOracle:
         return futures
 
     def _read_up_to(self, number: int) -> None:
-        rows = self._stream.rows
-        for shard in rows.shards[self._next : number + 1]:
-            self._loads[shard.number] = self._client.submit(
-                tasks.load,
-                shard,
-                rows.form,
-                rows.unreadable,
-                rows.order.shuffle,
-                key=f"load-{self._run}-{shard.number}",
-                priority=_LATER,
-            )
-            self._next = shard.number + 1
+        """Have the shards up to ``number`` read, all in one message."""
+        rows, graph = self._stream.rows, dict[str, Any]()
+        shards = rows.shards[self._next : number + 1]
+        for shard in shards:
+            given = shard, rows.form, rows.unreadable, rows.order.shuffle
+            graph[f"load-{self._run}-{shard.number}"] = (tasks.load, *given)
+        if graph:
+            futures = self._client.get(graph, list(graph), sync=False, priority=_LATER)
+            self._loads |= {shard.number: future for shard, future in zip(shards, futures, strict=True)}
+            self._next = shards[-1].number + 1
 
     def _note(self, unread: Sequence[tuple[str, int]]) -> None:
         for name, rows in unread:
