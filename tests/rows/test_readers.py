@@ -227,3 +227,25 @@ def test_a_file_that_has_gone_is_not_called_damaged(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1")
     with pytest.raises(dpsco.DataError, match="damaged"):
         open_source(tmp_path, label="y").count()
+
+
+@pytest.mark.parametrize("encoding", ["dictionary", "PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+@pytest.mark.parametrize("distinct", [3, 100_000])
+def test_text_gives_the_same_rows_however_a_parquet_file_was_written(encoding, distinct, tmp_path) -> None:
+    """Columns that are declared as text are read as codes, except where Arrow cannot: the same cells either way."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rng = np.random.default_rng(0)
+    texts = [None if k == 1 else f"level{k}" for k in rng.integers(0, distinct, 3000)]
+    table = pa.table({"k": texts, "x": rng.standard_normal(3000), "y": rng.choice(["yes", "no"], 3000)})
+    how = {} if encoding == "dictionary" else {"use_dictionary": False, "column_encoding": {"k": encoding}}
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=700, dictionary_pagesize_limit=2000, **how)
+    with pa.ipc.new_file(tmp_path / "rows.arrow", table.schema) as out:
+        out.write_table(table)
+    columns = PublicColumns(["x"], categories={"k": ["level0", "level2", "level77"]}, other=["k"], missing=["k"])
+
+    def rows(name: str, **options: int) -> list[bytes]:
+        chunks = list(FileRows(tmp_path / name, Labels("y", ("no", "yes")), columns, **options))
+        return [np.concatenate([chunk[part] for chunk in chunks]).tobytes() for part in (0, 1)]
+
+    assert rows("rows.parquet") == rows("rows.arrow")
+    assert rows("rows.parquet", shuffle=512) == rows("rows.arrow", shuffle=512)

@@ -35,7 +35,7 @@ from dpsco.rows.readers.csv import CsvSource
 from dpsco.rows.readers.json_lines import JsonLinesSource
 from dpsco.rows.readers.libsvm import LibsvmSource
 from dpsco.rows.readers.npz import NpzSource
-from dpsco.rows.readers.parquet import ParquetSource
+from dpsco.rows.readers.parquet import PART_ROWS, ParquetSource
 from dpsco.rows.readers.remote import RemoteFile, is_remote, remote_files
 from dpsco.rows.readers.source import COMPRESSED, MatrixSource, Part, Table, TableSource
 from dpsco.rows.row_norm import clamped, unit_rows
@@ -55,8 +55,6 @@ TABLES: dict[str, Any] = {
     ".ndjson": JsonLinesSource,
 }
 _BLOCK_BYTES = 256 << 20
-_PART_ROWS = 1 << 16
-"""Rows whose cells are converted at once, if they are then written by several threads."""
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 """Kinds that may be compressed."""
 MATRICES = (".npz", ".libsvm", ".svm")
@@ -280,7 +278,7 @@ class FileRows:
     def _mixed(self, source: ParquetSource, columns: PublicColumns) -> Iterator[tuple[Any, Array]]:
         """Yield shuffled rows of files that state their number of rows."""
         form = RowForm(self._labels, columns, self._norm)
-        parts = source.parts(form.numbers, form.texts, most=_PART_ROWS)
+        parts = source.parts(form.numbers, form.texts, most=PART_ROWS)
         yield from mixed_blocks(parts, source.count(), columns.width, self._shuffle, self._seed, form.ready)
 
     def _chunks(self) -> Iterator[tuple[Any, Array]]:

@@ -76,7 +76,7 @@ class ArrowFiles(TableSource):
         for path in self._paths:  # every file is looked at before the first row is used
             check_columns(path, self._schema(path), numbers, (*texts, *ids))
         for path in self._paths:
-            for batch in self._guarded(path, self._batches(path, wanted, most=most)):
+            for batch in self._guarded(path, self._batches(path, wanted, coded=texts, most=most)):
                 yield BatchPart(partial(self._converted, path, numbers=numbers, texts=texts, ids=ids), batch)
 
     def refuse_ids(self, name: str) -> None:
@@ -122,7 +122,10 @@ class ArrowFiles(TableSource):
         raise NotImplementedError
 
     @classmethod
-    def _batches(cls, path: Any, wanted: list[str], *, most: int = BATCH_ROWS) -> Iterator[Any]:
+    def _batches(
+        cls, path: Any, wanted: list[str], *, coded: Sequence[str] = (), most: int = BATCH_ROWS
+    ) -> Iterator[Any]:
+        """Yield batches of at most ``most`` rows; the columns ``coded`` may be codes of their distinct texts."""
         raise NotImplementedError
 
 
@@ -152,7 +155,9 @@ class ArrowSource(ArrowFiles):
             cls._refuse(path)
 
     @classmethod
-    def _batches(cls, path: Any, wanted: list[str], *, most: int = BATCH_ROWS) -> Iterator[Any]:
+    def _batches(
+        cls, path: Any, wanted: list[str], *, coded: Sequence[str] = (), most: int = BATCH_ROWS
+    ) -> Iterator[Any]:
         with path.open("rb") as file:
             for batch in cls._reader(file)[1]:
                 chosen = batch.select(wanted)

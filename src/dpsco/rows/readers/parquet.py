@@ -12,16 +12,20 @@ from dpsco.rows.readers.arrow import BATCH_ROWS, AnyFile, ArrowFiles, check_colu
 from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, arrow
 
-__all__ = ["ParquetSource"]
+__all__ = ["PART_ROWS", "ParquetSource"]
 
 MAPPED_BYTES = 128 << 20  # larger files are read piece by piece where their addresses alone might not fit
 GROUP_BYTES = 64 << 20
 """Decoded bytes that are read at once: a row group, or a piece of a large one."""
 OPEN_BYTES = 256 << 20
 """Bytes of a file that are mapped before it is opened anew: memory then does not seem to grow with the file."""
+PART_ROWS = 1 << 16
+"""Rows whose cells are converted at once: a part costs some time per column."""
 _FOOTERS_AT_ONCE = 8
-_FEW_BYTES = 1 << 14
+_CODABLE = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
 _BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8}
+_TEXT_BYTES = 16
+"""What a cell of text is taken to be long."""
 
 
 class ParquetSource(ArrowFiles):
@@ -47,7 +51,7 @@ class ParquetSource(ArrowFiles):
     ) -> Iterator[Table]:
         """Yield some row groups of one file, in order."""
         wanted = list(dict.fromkeys((*numbers, *texts)))
-        for batch in cls._guarded(path, cls._batches(path, wanted, groups)):
+        for batch in cls._guarded(path, cls._batches(path, wanted, groups, coded=texts, most=PART_ROWS)):
             yield cls._converted(path, batch, numbers, texts)
 
     @classmethod
@@ -74,14 +78,20 @@ class ParquetSource(ArrowFiles):
 
     @classmethod
     def _batches(
-        cls, path: AnyFile, wanted: list[str], groups: Sequence[int] | None = None, *, most: int = BATCH_ROWS
+        cls,
+        path: AnyFile,
+        wanted: list[str],
+        groups: Sequence[int] | None = None,
+        *,
+        coded: Sequence[str] = (),
+        most: int = BATCH_ROWS,
     ) -> Iterator[Any]:
         """Yield batches, of some row groups in the calling thread, of all of them on all processors.
 
         A row group is decoded whole if it is small: Arrow takes a third less time for it than batch by batch.
         """
         with cls._open(path) as file:
-            footer, coded = file.metadata, _with_few_texts(file, wanted)
+            footer, coded = file.metadata, _codable(file, coded)
         if groups and max(groups) >= footer.num_row_groups:
             cls._refuse(path)  # it was cut short since it was looked at
         for some in _runs(footer, range(footer.num_row_groups) if groups is None else groups):
@@ -120,16 +130,21 @@ def _much_room() -> bool:
     return sys.maxsize > 1 << 32 and resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
 
 
-def _with_few_texts(file: Any, wanted: Sequence[str]) -> list[str]:
-    """Return the columns of text with few distinct cells where the file begins: as codes they are read faster."""
-    found, metadata = [], file.metadata
-    for place in range(metadata.num_columns if metadata.num_row_groups else 0):
-        column = metadata.row_group(0).column(place)
-        name, text = column.path_in_schema, column.physical_type == "BYTE_ARRAY"
-        if text and column.has_dictionary_page and name in wanted and is_any_text(file.schema_arrow.field(name).type):
-            few = 0 <= column.data_page_offset - column.dictionary_page_offset <= _FEW_BYTES
-            found += [name] if few else []
-    return found
+def _codable(file: Any, names: Sequence[str]) -> list[str]:
+    """Return which of the columns Arrow can read as codes of their distinct texts: text, of encodings that it can.
+
+    Columns that are declared as text have few distinct cells as a rule. What is in the file does not matter here, its
+    schema and how it was written do.
+    """
+    metadata = file.metadata
+    kept = {name for name in names if is_any_text(file.schema_arrow.field(name).type)}
+    for group in range(metadata.num_row_groups if kept else 0):
+        about = metadata.row_group(group)
+        for place in range(metadata.num_columns):
+            column = about.column(place)
+            if column.path_in_schema in kept and not _CODABLE.issuperset(column.encodings):
+                kept.discard(column.path_in_schema)
+    return [name for name in names if name in kept]
 
 
 def _runs(footer: Any, groups: Iterable[int]) -> Iterator[list[int]]:
@@ -147,13 +162,9 @@ def _runs(footer: Any, groups: Iterable[int]) -> Iterator[list[int]]:
 
 
 def _decoded_bytes(group: Any, wanted: Sequence[str], coded: Sequence[str]) -> int:
-    """Return about how many bytes the wanted columns of a row group take in memory."""
-    total = 0
-    for place in range(group.num_columns):
-        column = group.column(place)
-        name = column.path_in_schema
-        if name in wanted:
-            width = 4 if name in coded else _BYTES.get(column.physical_type, 5)
-            own = 0 if name in coded or column.physical_type in _BYTES else column.total_uncompressed_size
-            total += width * group.num_rows + own
-    return total
+    """Return about how many bytes the wanted columns of a row group take in memory: by their types, not their cells."""
+    kinds = (
+        (group.column(place).path_in_schema, group.column(place).physical_type) for place in range(group.num_columns)
+    )
+    width = sum(4 if name in coded else _BYTES.get(kind, _TEXT_BYTES) for name, kind in kinds if name in wanted)
+    return int(width * group.num_rows)
