@@ -32,6 +32,7 @@ from dpsco.planning.released_survey import ReleasedSurvey
 from dpsco.query import Array
 
 __all__ = [
+    "STRETCHED",
     "Geometry",
     "Metric",
     "clean_spectrum",

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from dpsco.parallel import available_threads, in_order
-from dpsco.planning.geometry import Geometry, ridge_gains
+from dpsco.planning.geometry import STRETCHED, Geometry, floored, ridge_gains
 from dpsco.planning.survey_bootstrap import AssumedSignal, Resurvey, assumed_spectrum, resurvey, simulated_survey
 from dpsco.planning.survey_start import LEANINGS, Start
 from dpsco.query import Array
@@ -62,7 +62,13 @@ class Worlds:
     top: Array
     """(ridges,): largest size in the metric."""
     energy: Array
-    """(ridges,): E ||P a||^2."""
+    """(ridges,): E ||P a||^2, as the survey shows it."""
+    lifted_energy: Array
+    """(ridges,): the same of the sizes that the metric counts on, none of which is empty."""
+    true_energy: Array
+    """(ridges,): the same of the truth: directions that look small do so because noise shortened them."""
+    energy_doubt: Array
+    """(ridges,): standard deviation of a released energy, s ||P'P|| (Frobenius), over the lifted one."""
     least: Array
     """(ridges,): lifted size of the direction that the metric stretches most."""
     tails: list[float]
@@ -111,6 +117,8 @@ def assumed_worlds(
         chances.append(start.chances_at(signal))
         gaps.append(0.5 * there * float(np.sum(truth * (moved + left))) * each)
     sizes, counts, missing, moved_far = _in_metrics(truth, simulated.shape.directions, gains, again)
+    lifted = each * gains**2 @ floored(simulated.shape, STRETCHED)
+    unit = shape.noise * float(np.mean(shape.scale**2)) * math.sqrt(each)
     factor = np.array(factors)[:, :, None]  # (hypotheses, factors, 1)
     relative = factor[:, 1:2] / factor
     return Worlds(
@@ -123,6 +131,9 @@ def assumed_worlds(
         weights=np.array([weight for _, weight in hypotheses]),
         top=np.max(inside, axis=1),
         energy=np.sum(inside, axis=1) * each,
+        lifted_energy=lifted,
+        true_energy=sizes @ counts * each,
+        energy_doubt=unit * np.linalg.norm(gains**2, axis=1) / lifted,
         least=1 / np.max(gains, axis=1) ** 2,
         tails=_tails(inside, shape, each),
         gaps=gaps,
