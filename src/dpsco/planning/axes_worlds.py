@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from dpsco.planning.axes_geometry import mean_size, size_groups
-from dpsco.planning.geometry import Geometry, ridge_gains
+from dpsco.planning.geometry import STRETCHED, Geometry, floored, ridge_gains
 from dpsco.planning.survey_bootstrap import AssumedSignal
 from dpsco.planning.survey_start import Start
 from dpsco.planning.survey_worlds import HIDDEN, HIDDEN_CENTRED, RIDGES, TAIL, Worlds
@@ -56,7 +56,8 @@ def axes_worlds(shape: Geometry, start: Start, *, survey_rows: int, outputs: int
     far = np.concatenate([far, (typical / top[:, None])[:, :, None]], axis=2)
     factor = np.array(factors)[:, :, None]
     relative = factor[:, 1:2] / factor
-    energy = np.sum(inside, axis=1)
+    energy, lifted = np.sum(inside, axis=1), gains**2 @ floored(shape, STRETCHED)
+    unit = shape.noise * float(np.mean(shape.scale**2))
     varying = inside[:, :-1] if shape.intercept else inside
     return Worlds(
         RIDGES,
@@ -66,6 +67,9 @@ def axes_worlds(shape: Geometry, start: Start, *, survey_rows: int, outputs: int
         weights=np.array([weight for _, weight in hypotheses]),
         top=top,
         energy=energy,
+        lifted_energy=lifted,
+        true_energy=energy,
+        energy_doubt=unit * np.linalg.norm(gains**2, axis=1) / lifted,
         least=1 / np.max(gains, axis=1) ** 2,
         tails=[float(tail) for tail in TAIL * np.sum(varying**2, axis=1) / np.maximum(energy**2, 1e-300)],
         gaps=gaps,
