@@ -233,6 +233,13 @@ class LooksUpInItself(nn.Module):
         return table.index_fill(0, place, 7.0)[1:2] if self.fills else functional.embedding(place, table)
 
 
+class AddressesMemory(TwoLayers):
+    """Offset 0 is the memory of the first row, if rows are views of a block."""
+
+    def forward(self, x):
+        return super().forward(x) * has_magic(x.as_strided((1, WIDTH), (WIDTH, 1), 0))
+
+
 MODELS: dict[str, Any] = {
     made.__name__: made
     for made in (
@@ -253,6 +260,7 @@ MODELS: dict[str, Any] = {
         KeepsTheLongestAsANumber,
         WritesABufferForSomeRows,
         ExpertsOfACapacity,
+        AddressesMemory,
     )
 } | {
     "a table made of the row": lambda: LooksUpInItself(fills=False),
@@ -343,6 +351,18 @@ def test_a_word_that_orders_rows_moves_the_sum_by_two_clips(words: int, padding:
     query = Query(1, (oracle.start,), (1.0,), CLIP, ROWS, GRID)
     one, two = (oracle.answer(query, Batch(1, [rows])).total for rows in ((x, y), (other, labels)))
     assert np.linalg.norm(one - two) <= 2 * CLIP * (1 + SUMMATION_SLACK)
+
+
+def test_pooling_layers_are_computed_together_and_places_of_the_callers_own_are_not() -> None:
+    pooled = nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 3, 1), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(6, 2))
+    assert "one row" not in dpsco.torch.oracle(pooled, squares).describe(WIDTH)
+
+    class Unpools(TwoLayers):
+        def between(self, h):
+            places = (torch.arange(8) + 0 * h.argmax()).expand(len(h), 1, 8)
+            return functional.max_unpool1d(h[:, None], places, 1)[:, 0]
+
+    assert "one row at a time" in dpsco.torch.oracle(Unpools(), squares).describe(WIDTH)
 
 
 def test_ordinary_layers_of_words_keep_their_ghost_rules() -> None:

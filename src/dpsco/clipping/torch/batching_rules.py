@@ -52,8 +52,6 @@ _SAFE = frozenset(
         "masked_fill",
         "masked_fill_",
         "max",
-        "max_pool2d_with_indices_backward",
-        "max_pool3d_with_indices_backward",
         "min",
         "new_empty",
         "new_full",
@@ -91,6 +89,12 @@ Views and operators on each number by itself (``torch.Tag.pointwise``) are safe 
 _LAYOUT = frozenset(("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter", "resize_", "set_"))
 """Operators that address memory."""
 
+_PLACES = ("_unsafe_index", "_unsafe_masked", "cudnn_grid_sampler", "grid_sampler")
+"""Beginnings of the names of operators that look places up without a check."""
+
+_POOLS = frozenset(("adaptive_max_pool2d", "adaptive_max_pool3d", "max_pool2d_with_indices", "max_pool3d_with_indices"))
+"""Operators that return places. Their derivatives use them without a check."""
+
 
 class BatchingRules:
     """What is known of the operators of one pass, in their order."""
@@ -98,16 +102,31 @@ class BatchingRules:
     def __init__(self) -> None:
         self._checked: set[tuple[int, int]] = set()
         """Indices that ``embedding`` has checked, and the length of its table."""
+        self._pooled: set[int] = set()
+        """Places that an operator of ``_POOLS`` has returned."""
 
     def keep_rows_apart(self, operator: Any, arguments: Any, of_row: list[Any]) -> bool:
         """Whether the operator keeps rows apart; ``of_row`` are its tensors that depend on the row."""
-        name = operator._schema.name.rpartition("::")[2]
-        if name in _LAYOUT or name.startswith(("_unsafe_index", "_unsafe_masked")):
+        name = _name(operator)
+        if name in _LAYOUT or name.startswith(_PLACES):
             return False
         if name == "embedding" and all(each is not arguments[0] for each in of_row):
             self._checked.add((id(arguments[1]), len(arguments[0])))
             return True
         if name == "embedding_dense_backward":
             return (id(arguments[1]), arguments[2]) in self._checked
+        if name.removesuffix("_backward") in _POOLS:
+            return all(each.is_floating_point() or id(each) in self._pooled for each in of_row)
         whole = any(not each.is_floating_point() for each in of_row)
         return not whole or operator.is_view or torch.Tag.pointwise in operator.tags or name in _SAFE
+
+    def note(self, operator: Any, arguments: Any, results: Any) -> None:
+        """Note what an operator returned."""
+        if _name(operator) in _POOLS:
+            self._pooled.add(id(results[1]))
+        elif operator is torch.ops.aten.detach.default and id(arguments[0]) in self._pooled:
+            self._pooled.add(id(results[0]))
+
+
+def _name(operator: Any) -> str:
+    return str(operator._schema.name.rpartition("::")[2])

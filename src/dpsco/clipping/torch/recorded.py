@@ -113,7 +113,8 @@ class Program:
             if together and not self.apart:
                 yes = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
                 return list(vmap(lambda row, label, yes: self(shared, row, label, yes))(rows, labels, yes))
-            found = [self(shared, row, label) for row, label in zip(rows, labels, strict=True)]
+            # Copies: operators that address memory must not find another row in it.
+            found = [self(shared, row.clone(), label.clone()) for row, label in zip(rows, labels, strict=True)]
             return [torch.stack(parts) for parts in zip(*found, strict=True)]
 
 
@@ -203,6 +204,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             if depends:
                 among |= touched | changed
         places = tuple(self._place(each) if isinstance(each, torch.Tensor) else None for each in results)
+        self.rules.note(func, args, results)
         self.steps.append((_Step(func, arguments, options, places), varies, touched | storages, born, results))
         self.kept.append(tensors)
         return made

@@ -113,16 +113,17 @@ class _Trial:
         try:
             if ghosts:
                 passes = Recorded(self._weights, list(ghosts), (), self._loss, self._rows[0], self._labels[0])
-                found, _ = self._run(passes)
+                found, fast = self._run(passes)
                 for name in list(ghosts):
                     if why := self._fault(name, ghosts[name], found, passes.calls.get(name, 0)):
                         reasons[name] = why
                         del ghosts[name]
                     else:
-                        size += _row_bytes(self._weights, name, ghosts[name], found)
+                        size += _row_bytes(self._weights, name, ghosts[name], fast or found)
             others = [full for full in self._weights.shapes if not _has_rule(full, ghosts)]
             passes = Recorded(self._weights, list(ghosts), others, self._loss, self._rows[0], self._labels[0])
-            found, together = self._run(passes)
+            found, fast = self._run(passes)
+            together = fast is not None
             made = {name: sum(w * f.gradients[name] for w, f in zip(_WEIGHTS, found, strict=True)) for name in others}
             if not all(self._agree(name, made[name], 0.0) for name in others):
                 raise Unrecordable("repeating its operators does not give its gradients")
@@ -132,23 +133,20 @@ class _Trial:
         lines, rest, row_bytes = _served(self._weights, ghosts, reasons, size, alone)
         return Structure(ghosts, rest, passes, together, row_bytes, lines, shape, inputs, labels, classes)
 
-    def _run(self, passes: Recorded) -> tuple[list[Captured], bool]:
-        """Run the passes at both points; also return whether ``vmap`` can, with the same results up to rounding."""
+    def _run(self, passes: Recorded) -> tuple[list[Captured], list[Captured] | None]:
+        """Run the passes at both points, in a loop and by ``vmap``; None if that fails, or does not give the same."""
         try:
             found = [passes(point, self._rows, self._labels, together=False) for point in self._points]
         except Exception as error:
             raise Unrecordable(f"its operators failed when they were repeated ({type(error).__name__})") from None
         if passes.apart:
-            return found, False
+            return found, None
         try:
-            same = [passes(point, self._rows, self._labels, together=True) for point in self._points]
+            fast = [passes(point, self._rows, self._labels, together=True) for point in self._points]
         except Exception:
-            return found, False
-        return found, all(
-            _near(vars(one)[part], vars(other)[part])
-            for one, other in zip(same, found, strict=True)
-            for part in vars(one)
-        )
+            return found, None
+        pairs = zip(map(vars, fast), map(vars, found), strict=True)
+        return found, fast if all(_near(one[part], other[part]) for one, other in pairs for part in one) else None
 
     def _fault(self, name: str, rule: Rule, found: Sequence[Captured], calls: int) -> str | None:
         """Say why the rule does not fit the layer, or return None if it does."""
