@@ -169,34 +169,34 @@ def eligible(table: Table) -> tuple[str, ...]:
     return SOLVERS if isinstance(table.loss, dpsco.Squared) else SOLVERS[:3]
 
 
-def measured(table: Table, solvers: tuple[str, ...], *, most: int, error: float) -> tuple[dict[str, float], float, int]:
-    """Return the mean excess of each solver, the largest relative error of a ratio to the best, and the keys used."""
+def measured(
+    table: Table, solvers: tuple[str, ...], *, most: int, error: float
+) -> tuple[dict[str, float], dict[str, float], int]:
+    """Return the mean excess of each solver, the relative error of its ratio to the best, and the keys used."""
     plans = {solver: table.plan(solver, table.regime.epsilon) for solver in solvers}
     runs: dict[str, list[float]] = {solver: [] for solver in solvers}
-    running, worst, key = set(solvers), math.inf, 0
-    while key < most and len(running) > 1 and not (key >= FEWEST and worst < error):
+    errors, running, key = dict.fromkeys(solvers, math.inf), set(solvers), 0
+    while key < most and len(running) > 1 and not max(errors[solver] for solver in running) < error:
         for solver in running:
             runs[solver].append(table.excess(plans[solver], key))
         key += 1
-        if key < min(FEWEST, most) or key < 2:
+        if key < FEWEST:
             continue
         best = min(running, key=lambda solver: float(np.mean(runs[solver])))
-        least, worst = np.array(runs[best]), 0.0
+        least, errors[best] = np.array(runs[best]), 0.0
         for solver in sorted(running - {best}):
             here = np.array(runs[solver])
-            doubt = float(np.std(here / np.mean(here) - least / np.mean(least), ddof=1)) / math.sqrt(key)
-            if np.mean(here) * (1 - 2.5 * doubt) > FAR * np.mean(least):
+            errors[solver] = float(np.std(here / np.mean(here) - least / np.mean(least), ddof=1)) / math.sqrt(key)
+            if np.mean(here) * (1 - 2.5 * errors[solver]) > FAR * np.mean(least):
                 running.discard(solver)
-            else:
-                worst = max(worst, doubt)
-    return {solver: float(np.mean(found)) for solver, found in runs.items()}, worst, key
+    return {solver: float(np.mean(found)) for solver, found in runs.items()}, errors, key
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks solvers", description=__doc__)
-    parser.add_argument("--keys", type=int, default=30, help="most runs per solver and regime")
+    parser.add_argument("--keys", type=int, default=30, help="most runs per solver and regime, at least 4")
     parser.add_argument(
-        "--error", type=float, default=0.07, help="relative error of a ratio from which no key is added"
+        "--error", type=float, default=0.07, help="relative error of a ratio below which no key is added"
     )
     parser.add_argument("--only", type=int, default=len(REGIMES), help="number of regimes, from the first")
     parser.add_argument("--held-out", action="store_true", help="twelve other regimes")
@@ -209,13 +209,13 @@ def main(arguments: list[str] | None = None) -> None:
     for place, regime in enumerate(regimes):
         seed = int(given.held_out) if given.random is None else 1000 + given.random + place
         began, table = time.perf_counter(), Table(regime, seed=seed)
-        found, error, keys = measured(table, eligible(table), most=given.keys, error=given.error)
+        found, errors, keys = measured(table, eligible(table), most=given.keys, error=given.error)
         chosen = table.plan("auto", regime.epsilon)
         name = chosen.method.name if chosen.method.name in found else "one-pass"
         ratios.append(found[name] / min(found.values()))
         plain.append(found["one-pass"] / min(found.values()))
         figures = "  ".join(f"{solver} {value:.3g}" for solver, value in found.items())
-        said = f"auto {name} {ratios[-1]:.2f} +- {error:.2f}, {keys} keys"
+        said = f"auto {name} {ratios[-1]:.2f} +- {errors[name] * ratios[-1]:.2f}, {keys} keys"
         print(f"{regime}: {figures}  {said}  {time.perf_counter() - began:.0f} s", flush=True)
     for of, values in (("auto", ratios), ("one-pass, the default,", plain)):
         print(f"{of} over the best solver: median {np.median(values):.3f}, worst {np.max(values):.2f}", end="")

@@ -12,6 +12,7 @@ from tests.mutation.mutant import Mutant
 from tests.mutation.objective_mutants import OBJECTIVE
 from tests.mutation.one_row_mutants import ONE_ROW
 from tests.mutation.state_mutants import STATE
+from tests.mutation.surveyed_objective_mutants import SURVEYED_OBJECTIVE
 
 __all__ = ["CONTROL", "MUTANTS", "NAMED", "Mutant"]
 
@@ -312,6 +313,7 @@ MUTANTS = (
     ),
     *STATE,
     *OBJECTIVE,
+    *SURVEYED_OBJECTIVE,
     Mutant(
         "a low-rank survey whose sketch may be longer than its bound",
         (("clipping/sketch.py", "clip_scale(lengths, TAU * longest, b.shape[1])", "clip_scale(lengths, np.inf, 1)"),),
