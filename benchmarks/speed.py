@@ -1,6 +1,6 @@
 """Time of one-pass fits over the least time the machine allows: ratios of medians of interleaved runs.
 
-    python -m benchmarks speed                      4 GB per dense case
+    python -m benchmarks speed                      4 GB per dense case, and 1 GB of float32
     python -m benchmarks speed 1                    1 GB
     python -m benchmarks speed 4 sparse growth      some of: float32 float64 metric sparse diagonal softmax growth wide
 
@@ -287,8 +287,8 @@ def metric_cases(gigabytes: float) -> None:
         metric_case(width, gigabytes)
 
 
-SECTIONS: dict[str, Callable[[float], None]] = {
-    "float32": lambda gigabytes: dense_cases(np.float32, gigabytes),
+SECTIONS: dict[str, Callable[[float], Any]] = {
+    "float32": lambda gigabytes: [dense_cases(np.float32, size) for size in sorted({min(1.0, gigabytes), gigabytes})],
     "float64": lambda gigabytes: dense_cases(np.float64, gigabytes),
     "metric": lambda gigabytes: metric_cases(gigabytes),
     "sparse": lambda _: sparse_case(),

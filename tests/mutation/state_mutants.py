@@ -10,6 +10,24 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 STATE = (
     Mutant(
+        "a release before the check of the rows has ended",
+        (("run/train.py", "            stream.confirm()  # the release of this round comes next\n", ""),),
+        (
+            "tests/estimators/test_check_beside.py::"
+            "test_a_row_that_does_not_fit_stops_the_run_before_anything_is_released[auto]",
+        ),
+    ),
+    Mutant(
+        "an account is charged before the check of the rows has ended",
+        (("run/train.py", "        if account is not None:\n            stream.confirm()\n", ""),),
+        ("tests/estimators/test_check_beside.py::test_an_account_is_charged_after_the_check",),
+    ),
+    Mutant(
+        "noise that was drawn for another round",
+        (("release/releaser.py", "drawn.noise[step - drawn.next]", "drawn.noise[-1]"),),
+        ("tests/release/test_release.py::test_noise_does_not_depend_on_how_many_rounds_are_drawn_together[sqrt]",),
+    ),
+    Mutant(
         "clients of a node under the text of their ids' type",
         (
             (

@@ -189,19 +189,41 @@ def is_fast(ask: Any, score_0: float, score_1: float, square: float, label: floa
 
 
 @njit(**INNER)
+def cut(ask: Any, slope_0: float, slope_1: float, label: float, square: float) -> tuple[float, float]:
+    """Compute c of one row, and what |c| ||a|| was before the clip."""
+    factor = (ask.weight_0 * slope_0 + ask.weight_1 * slope_1) * share(ask, label)
+    length = math.sqrt(square)
+    norm = abs(factor) * length
+    most = ask.target / length
+    factor = factor if factor < most else most
+    return factor if factor > -most else -most, norm
+
+
+@njit(**INNER)
+def single_logistic(ask: Any, scores: Any, labels: Any, first: int, count: int, c: Any, norm: Any) -> None:
+    """Compute c and its norm of ``count`` rows of float32 under the logistic loss.
+
+    The same numbers as ``slopes`` and ``cut`` in turn, in one loop: narrow rows spend almost half of their time here.
+    """
+    for i in range(count):
+        label = labels[first + i]
+        slope_0 = 1.0 / (1.0 + short_exponential(-scores[i])) - label
+        slope_1 = 1.0 / (1.0 + short_exponential(-scores[TILE + i])) - label
+        c[i], norm[i] = cut(ask, slope_0, slope_1, label, scores[2 * TILE + i])
+
+
+@njit(**INNER)
 def factors(ask: Any, tile: Any, labels: Any, first: int, count: int) -> tuple[int, int]:
     """Compute c and state of ``count`` rows from the tile's scores; return the numbers of fast and of clipped rows."""
     scores, c, norm = tile.scores, tile.slopes_0, tile.slopes_1
-    slopes(ask, scores, 0, labels, first, count, c)
-    slopes(ask, scores, TILE, labels, first, count, norm)
-    # Short loops over few arrays, which LLVM vectorises; the order of the tests does not matter.
-    for i in range(count):
-        factor = (ask.weight_0 * c[i] + ask.weight_1 * norm[i]) * share(ask, labels[first + i])
-        length = math.sqrt(scores[2 * TILE + i])
-        norm[i] = abs(factor) * length
-        most = ask.target / length
-        factor = factor if factor < most else most
-        c[i] = factor if factor > -most else -most
+    if ask.kind == LOGISTIC and ask.single:
+        single_logistic(ask, scores, labels, first, count, c, norm)
+    else:
+        slopes(ask, scores, 0, labels, first, count, c)
+        slopes(ask, scores, TILE, labels, first, count, norm)
+        # Short loops over few arrays, which LLVM vectorises; the order of the tests does not matter.
+        for i in range(count):
+            c[i], norm[i] = cut(ask, c[i], norm[i], labels[first + i], scores[2 * TILE + i])
     used, clipped = 0, 0
     for i in range(count):
         square = scores[2 * TILE + i]
