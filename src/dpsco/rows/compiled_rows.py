@@ -24,6 +24,7 @@ from dpsco.rows.vectors import (
     float64_at,
     int32_at,
     prefetch,
+    prefetch_at,
     turn,
 )
 
@@ -34,6 +35,7 @@ FLOAT32, FLOAT64, CODES = 0, 1, 2
 
 _STRIP = 64
 """Rows of a strip: a multiple of ``LANES``, and few enough that their lines stay in the first two caches."""
+_LINE = 64
 _AHEAD = 8
 """Rows whose memory is asked for before they are written: places are anywhere."""
 
@@ -131,7 +133,9 @@ def unit_rows_of(
         held = min(_STRIP, rows - start)
         for column in range(columns):
             kind, cells, feature = sources[column, 0], sources[column, 1], features[column]
-            line = lines[column]
+            line, size = lines[column], 8 if kind == FLOAT64 else 4
+            for offset in range((first + start + _STRIP) * size, (first + start + 2 * _STRIP) * size, _LINE):
+                prefetch_at(cells, offset)  # no processor follows so many columns by itself
             if kind == CODES:
                 _levels(line, chosen[column], cells, sources[column, 2], first + start, held)
                 squared[feature] = line.ctypes.data
@@ -158,10 +162,11 @@ def unit_rows_of(
             if not np.isfinite(squares[i]):  # squares of float32 stay within float64: a cell is not finite
                 longest[i] = max(np.sqrt(_without_odd(tile, own, width)), norm)
             if len(places):
-                if i + _AHEAD < held:
+                if place + _AHEAD < rows:
                     later = places[place + _AHEAD] * width
                     for j in range(0, width, LANES):
                         prefetch(out, later + j)
+                    prefetch(out, later + width - 1)
                 place = places[place]
             if len(labels):
                 targets[place] = labels[first + start + i]

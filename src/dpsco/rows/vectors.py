@@ -13,7 +13,18 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "add_squares", "divide", "divide_some", "float32_at", "float64_at", "int32_at", "prefetch", "turn"]
+__all__ = [
+    "LANES",
+    "add_squares",
+    "divide",
+    "divide_some",
+    "float32_at",
+    "float64_at",
+    "int32_at",
+    "prefetch",
+    "prefetch_at",
+    "turn",
+]
 
 LANES = 16
 _INT32, _FLOAT = ir.IntType(32), ir.FloatType()
@@ -147,16 +158,32 @@ def divide_some(typing: Any, a: Any, i: Any, divisor: Any, out: Any, j: Any, m: 
     return types.void(a, i, types.float32, out, j, m), generate
 
 
+def _prefetch(builder: Any, address: Any, write: int) -> None:
+    given = address, *(ir.Constant(_INT32, number) for number in (write, 3, 1))  # near, data
+    kind = ir.FunctionType(ir.VoidType(), [part.type for part in given])
+    builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0"), given)
+
+
 @intrinsic
 def prefetch(typing: Any, a: Any, i: Any) -> Any:
     """Hint that the cache line of a[i] is written soon."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, index = arguments
-        address = _place(context, builder, a, array, index, ir.IntType(8))
-        given = address, *(ir.Constant(_INT32, number) for number in (1, 3, 1))  # to write, near, data
-        kind = ir.FunctionType(ir.VoidType(), [part.type for part in given])
-        builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0"), given)
+        _prefetch(builder, _place(context, builder, a, array, index, ir.IntType(8)), 1)
         return context.get_dummy_value()
 
     return types.void(a, i), generate
+
+
+@intrinsic
+def prefetch_at(typing: Any, address: Any, offset: Any) -> Any:
+    """Hint that the cache line at an address, ``offset`` bytes on, is read soon; it need not be memory."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte = ir.IntType(8)
+        pointer = builder.inttoptr(arguments[0], byte.as_pointer())
+        _prefetch(builder, builder.gep(pointer, [arguments[1]]), 0)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.intp), generate

@@ -69,7 +69,7 @@ def cluster_at(address: str) -> Iterator[Any]:
 
 
 @contextmanager
-def local_cluster(workers: int, *, threads: int = 2) -> Iterator[Any]:
+def local_cluster(workers: int, *, threads: int = 3) -> Iterator[Any]:
     """Start worker processes on this machine, bound to 127.0.0.1, without a dashboard.
 
     Parameters
@@ -77,7 +77,7 @@ def local_cluster(workers: int, *, threads: int = 2) -> Iterator[Any]:
     workers : int
         Number of processes.
     threads : int
-        Threads per process. Of two, one can read while the other sums.
+        Threads per process. Of three, two can read while one sums.
 
     Returns
     -------

@@ -91,9 +91,9 @@ class DaskOracle:
         self._sent = None
 
     def _ahead(self) -> int:
-        """How many shards the workers may hold: one for each thread, two for each worker."""
+        """How many shards may be read ahead: by each worker with all threads but one, which sums; two at least."""
         if time.monotonic() > self._looked + _LOOK_AGAIN:  # a question to the scheduler
-            self._room = max(2, sum(max(2, threads) for threads in self._client.nthreads().values()))
+            self._room = max(2, sum(max(2, threads - 1) for threads in self._client.nthreads().values()))
             self._looked = time.monotonic()
         return self._room
 
