@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from dpsco.accounting import gaussian
@@ -163,7 +164,7 @@ class PrivacyReport:
             return f"Private, except: {'; '.join(self.exceptions)}."
         return f"Private: {self.reason}"
 
-    @property
+    @cached_property
     def curve(self) -> tuple[tuple[float, float], ...]:
         """(delta, epsilon) pairs: the whole trade-off if the run is mu-GDP, else the one that is guaranteed."""
         if not self.gaussian:
