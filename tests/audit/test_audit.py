@@ -20,6 +20,7 @@ from dpsco.audit.canaries import Guesses, judged_guesses
 from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
 from dpsco.audit.clock import Clock
 from dpsco.audit.contract import contract_checks
+from dpsco.audit.coordinates import shared_noise
 from dpsco.audit.input_forms import Classes, in_form
 from dpsco.audit.recording import observe
 from dpsco.audit.replay import replay_check
@@ -120,6 +121,44 @@ def test_noise_used_twice_fails_the_white_box_audit(monkeypatch) -> None:
     assert "shared between rounds" in " ".join(check.findings)
 
 
+def _twins(noise: np.ndarray) -> np.ndarray:
+    half = noise.size // 2
+    return np.concatenate([noise[:half], noise[:half], noise[2 * half :]])
+
+
+def _one_pair(noise: np.ndarray) -> np.ndarray:
+    noise[11] = -noise[3]
+    return noise
+
+
+@pytest.mark.parametrize("shares", [_twins, _one_pair])
+def test_noise_that_coordinates_share_fails_the_audit(shares, monkeypatch) -> None:
+    """Its size, its centre and its rounds are as declared, and D_3 - D_11 leaves without noise."""
+    draw = Releaser._draw
+    monkeypatch.setattr(Releaser, "_draw", lambda self, row: shares(draw(self, row)))
+    check = transcript_check(plan_subject(plan(), oracles.gradient), np.ones((1, 16)), np.ones(1), 1e-6)
+    assert check.outcome == "FAILED"
+    assert "shared between coordinates" in " ".join(check.findings)
+
+
+@pytest.mark.parametrize("width", [8, 1024, 5000])
+def test_a_stretch_of_noise_that_is_used_twice_is_found_in_vectors_of_any_length(width: int) -> None:
+    rng = np.random.default_rng(4)
+    runs = [rng.standard_normal((4, width)) for _ in range(3)]
+    assert shared_noise(runs, 1e-6) is None
+    half = width // 2
+    found = shared_noise([np.concatenate([u[:, :half], u[:, :half]], axis=1) for u in runs], 1e-6)
+    assert "shared between coordinates" in found
+
+
+@pytest.mark.parametrize(("numbers", "width"), [(2, 6), (40, 30), (1, 2000)])
+def test_independent_coordinates_are_found_to_share_noise_as_rarely_as_stated(numbers: int, width: int) -> None:
+    """At alpha = 0.05, of 300 fixed draws: 15 are expected, and 33 are 4.8 standard deviations away."""
+    rng = np.random.default_rng(5)
+    found = [shared_noise([rng.standard_normal((numbers, width))], 0.05) for _ in range(300)]
+    assert sum(text is not None for text in found) < 33
+
+
 def test_an_estimator_passes_and_its_report_is_marked_not_private() -> None:
     data = reference_problem(600, 40, fresh=1)
     model = dpsco.PrivateLinearSVC(epsilon=4.0, delta=1e-6, classes=[0, 1], fit_intercept=False, rounds=3)
@@ -168,7 +207,7 @@ def test_an_oracle_that_answers_no_row_is_not_tested() -> None:
 
     report = audit(Deaf(), plan=plan(), seed=3, seconds=10)
     outcomes = {check.name: check.outcome for check in report.checks}
-    assert outcomes["neighbours"] == "not tested"
+    assert outcomes["neighbours"] == outcomes["clip"] == outcomes["one row at a time"] == "not tested"
     assert not report.passed
 
 

@@ -26,6 +26,7 @@ __all__ = ["contract_checks"]
 
 _LISTED = 4
 _COMPANY = 7
+_NOTHING = "no row contributed anything: it was not answered, or its contribution was 0"
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,11 @@ def _clip_check(subject: Subject, questions: list[_Question], rows: list[OddRow]
         "clip",
         "can one row contribute more than the clip?",
         not over,
-        f"longest contribution {largest / clip:.4g} times the clip" if answered else "no row was answered",
+        f"longest contribution {largest / clip:.4g} times the clip" if largest or over else _NOTHING,
         f"deterministic, {answered} of {len(questions) * len(rows)} synthetic rows and queries were answered; rows not "
         "tried may still exceed it",
         tuple(findings),
-        tested=answered > 0,
+        tested=largest > 0 or bool(over),
     )
 
 
@@ -164,7 +165,7 @@ def _sum_check(subject: Subject, questions: list[_Question], rng: np.random.Gene
     noise = plan.schedule.most_noise
     slack = noise.clip * SUMMATION_SLACK + np.sqrt(plan.schedule.sum_length) * noise.grid
     rows, labels = ordinary_rows(plan.problem, _COMPANY, rng)
-    findings, worst = [], 0.0
+    findings, worst, seen = [], 0.0, False
     for question in questions:
         try:
             singles = [_ask(subject, question.query, rows[i : i + 1], labels[i : i + 1]) for i in range(_COMPANY)]
@@ -175,6 +176,7 @@ def _sum_check(subject: Subject, questions: list[_Question], rng: np.random.Gene
             findings.append(f"{question.name}: {_COMPANY} ordinary rows end in {type(error).__name__}.")
             continue
         total = np.sum(singles, axis=0)
+        seen = seen or bool(np.any(whole)) or any(map(np.any, singles))
         apart = float(np.linalg.norm(whole - total))
         worst = max(worst, apart, float(np.linalg.norm(whole - other)))
         if not np.array_equal(whole, again):
@@ -188,9 +190,10 @@ def _sum_check(subject: Subject, questions: list[_Question], rng: np.random.Gene
         "one row at a time",
         "is the answer for several rows the sum of the answers for each, and the same every time?",
         not findings,
-        f"largest mismatch {worst / noise.clip:.3g} times the clip",
+        f"largest mismatch {worst / noise.clip:.3g} times the clip" if seen else _NOTHING,
         f"deterministic, {len(questions)} queries of {_COMPANY} synthetic rows, alone, together, reversed and repeated",
         tuple(findings[:_LISTED]),
+        tested=seen or bool(findings),
     )
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from dpsco.audit.audit_report import Check
 from dpsco.audit.clock import Clock
+from dpsco.audit.coordinates import shared_noise
 from dpsco.audit.recording import observe
 from dpsco.audit.subject import Subject, schedules
 from dpsco.errors import DataError
@@ -39,6 +40,8 @@ _TRANSCRIPTS, _NUMBERS = 2_000, 20_000
 _ALIKE = 500
 _LEAST_POWER, _GOOD_POWER = 0.5, 0.99
 """The check has passed only if half the noise would have been caught at least so often; runs are made for so often."""
+_TESTS = 5
+"""Size, centre and spread of the noise, rounds that share it, and coordinates that do."""
 _RUNS = 16
 """Runs that are made whatever the time, where fewer could not tell half the noise."""
 
@@ -73,15 +76,17 @@ def judged(declared: float, parts: Sequence[tuple[Schedule, Array]], runs: int, 
     from scipy.stats import chi2
 
     white: dict[int, list[Array]] = {}
+    by_width: dict[int, list[Array]] = {}
     ratios, mu = [], 0.0
     for schedule, noise in parts:
         u, ratio, cost = _whitened(schedule, noise)
         white.setdefault(schedule.rounds, []).append(u)
+        by_width.setdefault(u.shape[1], []).append(u)
         ratios.append(ratio)
         mu = max(mu, cost)
     alike = {rounds: np.concatenate(found, axis=1) for rounds, found in white.items()}
     ratio = np.concatenate(ratios)
-    each, size = alpha / 4, len(ratio)
+    each, size = alpha / _TESTS, len(ratio)
     deviation = -float(ndtri(each / 2))
     energy, total = sum(float(np.sum(u * u)) for u in alike.values()), sum(u.size for u in alike.values())
     spread = ratio.var(ddof=0)
@@ -104,6 +109,8 @@ def judged(declared: float, parts: Sequence[tuple[Schedule, Array]], runs: int, 
     largest, needed = max(((_correlation(u), apart / math.sqrt(u.shape[1])) for u in compared.values()), default=(0, 1))
     if largest > needed:
         findings.append(f"whitened noise of two rounds has correlation {largest:.3f}: noise is shared between rounds.")
+    shared = (shared_noise(found, each / len(by_width)) for found in by_width.values())
+    findings += [text for text in shared if text is not None]
     passed = not findings
     blind = passed and power < _LEAST_POWER
     if blind:
@@ -115,7 +122,7 @@ def judged(declared: float, parts: Sequence[tuple[Schedule, Array]], runs: int, 
         f"noise {noise_found:.4f} of the declared; on the worst pair mu = {mu:.5g} of {declared:.5g} declared, "
         f"log-likelihood ratio with mean {ratio.mean() + mu / 2:+.4f} mu (expected {mu / 2:+.4f}) and variance "
         f"{spread:.4f} mu^2",
-        f"alpha = {alpha:g} over four tests; {size:,} transcripts of {_listed(sorted(alike))} rounds from {runs} runs; "
+        f"alpha = {alpha:g} over five tests; {size:,} transcripts of {_listed(sorted(alike))} rounds from {runs} runs; "
         f"half the noise would be caught with probability {power:.2f}",
         tuple(findings),
         tested=not blind,
@@ -126,7 +133,7 @@ def _power(numbers: int, alpha: float) -> float:
     """Return how often the energy of so many numbers tells half the noise, at the share of ``alpha`` of its side."""
     from scipy.stats import chi2
 
-    return float(chi2.cdf(4.0 * chi2.ppf(alpha / 8, numbers), numbers)) if numbers else 0.0
+    return float(chi2.cdf(4.0 * chi2.ppf(alpha / (2 * _TESTS), numbers), numbers)) if numbers else 0.0
 
 
 def _whitened(schedule: Schedule, noise: Array) -> tuple[Array, Array, float]:
