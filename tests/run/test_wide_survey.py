@@ -18,6 +18,7 @@ from dpsco.clipping.diagonal_map import DiagonalMap
 from dpsco.methods import InGeometry, Surveyed
 from dpsco.planning.federation_costs import device_costs
 from dpsco.rows.csr import CsrRows
+from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.run import Run, watching
 from dpsco.run.train import library_oracle
 
@@ -184,6 +185,24 @@ def test_pushes_and_chunks_give_the_bits_of_arrays() -> None:
     np.testing.assert_array_equal(run.model.coef, whole)
     chunks = ((rows[i : i + 700], labels[i : i + 700]) for i in range(0, N, 700))
     np.testing.assert_array_equal(dpsco.train(PLAN, dpsco.stream(chunks, sparse=True), key=KEY).model.coef, whole)
+
+
+def test_a_file_of_sparse_rows_is_surveyed_like_its_rows(tmp_path: Path) -> None:
+    rows, labels = words()
+    path = tmp_path / "rows.libsvm"
+    with path.open("w", encoding="utf-8") as file:
+        for k, label in enumerate(labels.astype(int).tolist()):
+            part = slice(rows.indptr[k], rows.indptr[k + 1])
+            pairs = zip(rows.indices[part].tolist(), rows.data[part].tolist(), strict=True)
+            file.write(" ".join([str(label), *(f"{j + 1}:{value!r}" for j, value in pairs)]) + "\n")
+    read = FileRows(path, Labels("label", ("0", "1")), WIDTH)
+    found = dpsco.train(PLAN, dpsco.stream(read), key=KEY)
+    whole = dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY)
+    assert found.geometry is not None
+    assert whole.geometry is not None
+    assert found.geometry.axes
+    np.testing.assert_allclose(found.geometry.sizes, whole.geometry.sizes, rtol=1e-3, atol=1e-9)  # read as float32
+    assert found.report.rounds == whole.report.rounds
 
 
 def test_a_checkpoint_goes_on_behind_a_wide_survey(tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ from dpsco.rows.stream import Sample, Stream
 
 __all__ = ["PermutedRows"]
 
-_CHUNK_BYTES = 4 << 20
+_CHUNK_BYTES = 16 << 20
+"""Of a chunk of CSR rows."""
+_STORED_BYTES = 16
+"""Of a stored value and its column, while rows are gathered and divided."""
 
 
 class PermutedRows(Stream):
@@ -32,7 +35,7 @@ class PermutedRows(Stream):
 
     A batch holds its rows in the order of memory: which rows they are is what the order decides.
     Cost: the arrays are not copied. Threads of the oracle gather dense rows, a piece each at a time; CSR rows come in
-    chunks of about 4 MB.
+    chunks of about 16 MB.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class PermutedRows(Stream):
             made = RowsOnDemand(partial(self._gathered, picked), shape, self._features.dtype, source)
             yield made, self._targets[picked]
             return
-        stored = 16 * CsrRows.of(self._features).mean_width
+        stored = _STORED_BYTES * CsrRows.of(self._features).mean_width
         rows = max(1, _CHUNK_BYTES // (stored * CHUNK_ROWS)) * CHUNK_ROWS
         places = self._order.batch(first, last)
         for start in range(0, len(places), rows):

@@ -66,7 +66,7 @@ WIDE_FROM = 4096
 """Columns from which "auto" takes one; up to here objective perturbation is a choice too, on rows at rest."""
 WIDE_HOPELESS = 0.25
 """Noise in the mean square of a row, as the sum of those of its columns, over that square, from which "auto" takes
-none: sqrt p / (mu n_0). In python -m benchmarks wide_survey ratios of 0.05 to 0.17 gain, 0.36 and 0.54 lose."""
+none: sqrt p / (mu n_0). In python -m benchmarks wide_survey regimes up to 0.18 gain, 0.37 and 0.56 do not matter."""
 WIDEST_FULL = 2048
 """Largest p whose full moment is asked for: p^2 / 2 numbers cross the wire."""
 MOST_ROUNDS = 14
