@@ -51,7 +51,10 @@ COUNTED_ONCE = (
     ),
     Mutant(
         "operators that add a row's place to its indices run under vmap",
-        (("clipping/torch/recorded.py", "if together and not self.apart:", "if together:"),),
+        (
+            ("clipping/torch/recorded.py", "if together and not self.apart:", "if together:"),
+            ("clipping/torch/structure.py", "if passes.apart:", "if False:"),
+        ),
         ("tests/clipping/torch/test_recorded.py::test_the_sum_is_that_of_rows_that_are_alone",),
     ),
     Mutant(

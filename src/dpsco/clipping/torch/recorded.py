@@ -249,7 +249,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             if self.written - self.own - self.rows:
                 raise InvalidArgument(WRITES)
             results = [self._spec(output) for output in outputs]
-        live, fixed = [], {}
+        live: list[_Step] = []
+        fixed: dict[int | None, Any] = {}
         for step, varies, memory, born, made in self.steps:
             if varies or not memory.isdisjoint(self.written):
                 live.append(replace(step, spread=not born.isdisjoint(self.late)))

@@ -127,7 +127,12 @@ class _Trial:
             made = {name: sum(w * f.gradients[name] for w, f in zip(_WEIGHTS, found, strict=True)) for name in others}
             if not all(self._agree(name, made[name], 0.0) for name in others):
                 raise Unrecordable("repeating its operators does not give its gradients")
-            alone = None if together else "vmap does not support the model"
+            if together:
+                alone = None
+            elif passes.apart:
+                alone = "vmap does not keep rows apart in one of its operators"
+            else:
+                alone = "vmap does not support the model"
         except Unrecordable as error:
             ghosts, reasons, passes, together, alone = {}, {}, None, False, str(error)
         lines, rest, row_bytes = _served(self._weights, ghosts, reasons, size, alone)
