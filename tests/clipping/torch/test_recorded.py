@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import dpsco
+from dpsco.clipping.torch.recorded import record
 from dpsco.errors import InvalidArgument
 from dpsco.query import SUMMATION_SLACK, Batch, Query
 
@@ -363,6 +364,57 @@ def test_pooling_layers_are_computed_together_and_places_of_the_callers_own_are_
             return functional.max_unpool1d(h[:, None], places, 1)[:, 0]
 
     assert "one row at a time" in dpsco.torch.oracle(Unpools(), squares).describe(WIDTH)
+
+
+LOOKUPS: dict[str, Any] = {
+    "gather": lambda h, i: h.gather(0, i),
+    "index": lambda h, i: h[i],
+    "index_select": lambda h, i: h.index_select(0, i),
+    "index_add": lambda h, i: h.index_add(0, i, h),
+    "index_copy": lambda h, i: h.index_copy(0, i, h),
+    "index_fill": lambda h, i: h.index_fill(0, i, 7.0),
+    "index_put": lambda h, i: h.index_put((i,), h, accumulate=True),
+    "scatter": lambda h, i: h.scatter(0, i, h),
+    "scatter_add": lambda h, i: h.scatter_add(0, i, h),
+    "scatter_reduce": lambda h, i: h.scatter_reduce(0, i, h, "amax"),
+    "take": lambda h, i: h.take(i),
+    "take_along_dim": lambda h, i: h.take_along_dim(i, 0),
+    "embedding": lambda h, i: functional.embedding(i, h[:, None]),
+    "cross_entropy": lambda h, i: functional.cross_entropy(h[None], i[:1], reduction="none"),
+    "multi_margin_loss": lambda h, i: functional.multi_margin_loss(h[None], i[:1]),
+    "max_unpool1d": lambda h, i: functional.max_unpool1d(h[None, None], i[None, None], 1),
+    "grid_sample": lambda h, i: functional.grid_sample(
+        h[None, None, None], (1e9 * i[:2] + h.sum()).expand(1, 1, 2, 2), align_corners=False
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", [-9, -1, 4, 5, 10**6])
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_an_index_out_of_range_looks_into_no_other_row(name: str, bad: int) -> None:
+    """The others keep their bits, or all of them fail, as the row does alone."""
+
+    def both(shared, row, label):
+        h = row.detach().requires_grad_()
+        made = LOOKUPS[name](h, label)
+        return [made.detach(), *torch.autograd.grad(made.sum(), h)]
+
+    torch.manual_seed(0)
+    program = record(both, [], torch.rand(WIDTH), torch.arange(WIDTH))
+    rows, places = torch.rand(5, WIDTH), torch.arange(WIDTH).expand(5, WIDTH).clone()
+    expected = program.on_rows([], rows, places, together=True)
+    places[2] = bad
+    for together in (True, False):
+        try:
+            found = program.on_rows([], rows, places, together=together)
+            alone = program.on_rows([], rows[2:3], places[2:3], together=together)
+        except (RuntimeError, IndexError):
+            with pytest.raises((RuntimeError, IndexError)):
+                program.on_rows([], rows[2:3], places[2:3], together=together)
+            continue
+        for whole, one, before in zip(found, alone, expected, strict=True):
+            assert torch.equal(whole[[0, 1, 3, 4]], before[[0, 1, 3, 4]])
+            assert torch.equal(whole[2], one[0])
 
 
 def test_ordinary_layers_of_words_keep_their_ghost_rules() -> None:

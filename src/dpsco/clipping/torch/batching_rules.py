@@ -117,7 +117,7 @@ class BatchingRules:
             return (id(arguments[1]), arguments[2]) in self._checked
         if name.removesuffix("_backward") in _POOLS:
             return all(each.is_floating_point() or id(each) in self._pooled for each in of_row)
-        whole = any(not each.is_floating_point() for each in of_row)
+        whole = any(not (each.is_floating_point() or each.is_complex()) for each in of_row)
         return not whole or operator.is_view or torch.Tag.pointwise in operator.tags or name in _SAFE
 
     def note(self, operator: Any, arguments: Any, results: Any) -> None:

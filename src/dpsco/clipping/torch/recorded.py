@@ -17,7 +17,8 @@ not known to, run on one row after another (batching_rules.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -112,10 +113,21 @@ class Program:
         with torch.no_grad():
             if together and not self.apart:
                 yes = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
-                return list(vmap(lambda row, label, yes: self(shared, row, label, yes))(rows, labels, yes))
+                with _no_warnings_of_loops():
+                    return list(vmap(lambda row, label, yes: self(shared, row, label, yes))(rows, labels, yes))
             # Copies: operators that address memory must not find another row in it.
             found = [self(shared, row.clone(), label.clone()) for row, label in zip(rows, labels, strict=True)]
             return [torch.stack(parts) for parts in zip(*found, strict=True)]
+
+
+@contextmanager
+def _no_warnings_of_loops() -> Iterator[None]:
+    """Switch off what ``vmap`` prints, past Python, for each operator that it has to repeat row by row."""
+    torch._C._functorch._set_vmap_fallback_warning_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._functorch._set_vmap_fallback_warning_enabled(True)
 
 
 def record(function: Callable[..., list[Tensor]], shared: Sequence[Tensor], row: Tensor, label: Tensor) -> Program:
