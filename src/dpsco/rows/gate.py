@@ -211,7 +211,7 @@ def all_finite(rows: Any, *, alone: bool = False) -> bool:
         Look in this thread alone, in long parts, because other threads have work.
     """
     width = rows.mean_width if isinstance(rows, CsrRows) else max(1, rows.shape[1])
-    size, found = max(1, _LOOK_BYTES * (8 if alone else 1) // (8 * width)), []
+    size, found = max(1, _LOOK_BYTES * (8 if alone else 1) // (8 * width)), list[int]()
 
     def look(start: int) -> None:
         if not found and not _finite(rows[start : start + size]):
