@@ -291,6 +291,33 @@ MUTANTS = (
         ("tests/clipping/test_folded.py::test_no_rows_contribution_is_longer_than_the_clip_in_the_metric[70-float64]",),
     ),
     Mutant(
+        "rounds behind a survey in float32 without room for rounded products",
+        (
+            ("clipping/leading_directions.py", "return inside + outside + single +", "return 0.0 *"),
+            ("clipping/leading_directions.py", "return 2.0**14 * roundoff", "return 1e-30"),
+        ),
+        (
+            "tests/clipping/test_folded.py::"
+            "test_the_clip_holds_in_float32_where_large_gains_meet_what_rounding_leaves[60-300.0]",
+        ),
+    ),
+    Mutant(
+        "a block of rows filled again while it is used",
+        (
+            (
+                "rows/mixed_blocks.py",
+                "np.asarray(_Lent(memory, free))[: total - done]",
+                "_again(memory, free)[: total - done]",
+            ),
+            (
+                "rows/mixed_blocks.py",
+                "class _Lent:",
+                "def _again(memory, free):\n    free.append(memory)\n    return memory\n\n\nclass _Lent:",
+            ),
+        ),
+        ("tests/rows/test_table_rows.py::test_a_block_is_filled_again_only_if_nothing_refers_to_it",),
+    ),
+    Mutant(
         "a map in factors that are not orthonormal, folded",
         (("clipping/low_rank_map.py", "if not off <= p * 2.0**-46:", "if not finite:"),),
         ("tests/clipping/test_folded.py::test_what_is_not_proven_takes_mapped_rows",),

@@ -5,6 +5,10 @@ numba is imported only with this file. ``table_rows.py`` states what is computed
 A strip of rows is made at a time. Each feature is a line of the strip: the cells where they lie, or numbers made of
 them, or zeros where a level sets one feature of several. Squares are added up line by line, rows side by side; sixteen
 lines by sixteen rows are turned in registers; then each row is divided and written once.
+
+First the operations on sixteen numbers of float32, each a few LLVM instructions on vectors of 64 bytes, which LLVM
+splits where registers are shorter. Addresses and indices are not checked. They are in this file because numba compiles
+again what is cached if this file changes, and looks at no other.
 """
 
 from __future__ import annotations
@@ -13,20 +17,10 @@ import contextlib
 from typing import Any
 
 import numpy as np
-from numba import njit
-
-from dpsco.rows.vectors import (
-    LANES,
-    add_squares,
-    divide,
-    divide_some,
-    float32_at,
-    float64_at,
-    int32_at,
-    prefetch,
-    prefetch_at,
-    turn,
-)
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 __all__ = ["CODES", "FLOAT32", "FLOAT64", "unit_rows_of"]
 
@@ -34,10 +28,171 @@ FLOAT32, FLOAT64, CODES = 0, 1, 2
 """Kinds of columns."""
 
 _STRIP = 64
-"""Rows of a strip: a multiple of ``LANES``, and few enough that their lines stay in the first two caches."""
+"""Rows of a strip: a multiple of ``_LANES``, and few enough that their lines stay in the first two caches."""
 _LINE = 64
 _AHEAD = 8
 """Rows whose memory is asked for before they are written: places are anywhere."""
+_LANES = 16
+_INT32, _FLOAT = ir.IntType(32), ir.FloatType()
+_VECTOR, _WIDE = ir.VectorType(_FLOAT, _LANES), ir.VectorType(ir.DoubleType(), _LANES)
+
+
+def _loader(number: Any, llvm: Any) -> Any:
+    """Return a numba function (address, index) that loads a number of a type from memory."""
+
+    @intrinsic
+    def loaded(typing: Any, address: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], llvm.as_pointer())
+            return builder.load(builder.gep(pointer, [arguments[1]]))
+
+        return number(types.uint64, types.intp), generate
+
+    return loaded
+
+
+_float32_at = _loader(types.float32, _FLOAT)
+_float64_at = _loader(types.float64, ir.DoubleType())
+_int32_at = _loader(types.int32, _INT32)
+
+
+def _place(context: Any, builder: Any, array_type: Any, array: Any, index: Any, target: Any) -> Any:
+    """Return the address of array[index]."""
+    data = cgutils.create_struct_proxy(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), target.as_pointer())
+
+
+def _columns(context: Any, builder: Any, at: Any, given: Any, first: Any, start: Any) -> list[Any]:
+    """Load numbers ``start`` .. of the ``_LANES`` columns whose addresses are at[first], at[first + 1], .."""
+    found = []
+    for k in range(_LANES):
+        index = builder.add(first, ir.Constant(first.type, k))
+        address = builder.load(_place(context, builder, at, given, index, ir.IntType(64)))
+        pointer = builder.gep(builder.inttoptr(address, _FLOAT.as_pointer()), [start])
+        found.append(builder.load(builder.bitcast(pointer, _VECTOR.as_pointer()), align=4))
+    return found
+
+
+def _mixed(builder: Any, one: Any, two: Any, lanes: list[int]) -> Any:
+    return builder.shuffle_vector(one, two, ir.Constant(ir.VectorType(_INT32, _LANES), lanes))
+
+
+@intrinsic
+def _turn(typing: Any, at: Any, first: Any, start: Any, out: Any, place: Any, stride: Any) -> Any:
+    """Write rows start .. start + 15 of sixteen columns to out[place + stride row : ..], sixteen numbers each.
+
+    The columns are those at the addresses at[first] .. at[first + 15].
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        given, k, begin, array, to, step = arguments
+        lines = _columns(context, builder, at, given, k, begin)
+        apart = _LANES // 2
+        while apart:  # exchange quarters, then quarters of these
+            low = [lane if not lane & apart else _LANES + lane - apart for lane in range(_LANES)]
+            high = [lane + apart if not lane & apart else _LANES + lane for lane in range(_LANES)]
+            for i in range(_LANES):
+                if not i & apart:
+                    one, two = lines[i], lines[i + apart]
+                    lines[i], lines[i + apart] = (_mixed(builder, one, two, lanes) for lanes in (low, high))
+            apart //= 2
+        for row in range(_LANES):
+            index = builder.add(to, builder.mul(step, ir.Constant(step.type, row)))
+            builder.store(lines[row], _place(context, builder, out, array, index, _VECTOR), align=4)
+        return context.get_dummy_value()
+
+    return types.void(at, first, start, out, place, stride), generate
+
+
+@intrinsic
+def _add_squares(typing: Any, at: Any, first: Any, start: Any, out: Any) -> Any:
+    """Add the squares of numbers start .. start + 15 of sixteen columns to out[start : ..], float64, column by column.
+
+    A product of two float32 is exact in float64, so rounding happens once per addition.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        given, k, begin, array = arguments
+        address = _place(context, builder, out, array, begin, _WIDE)
+        total = builder.load(address, align=8)
+        for line in _columns(context, builder, at, given, k, begin):
+            wide = builder.fpext(line, _WIDE)
+            total = builder.fadd(total, builder.fmul(wide, wide))
+        builder.store(total, address, align=8)
+        return context.get_dummy_value()
+
+    return types.void(at, first, start, out), generate
+
+
+def _quotients(context: Any, builder: Any, given: Any, array: Any, index: Any, divisor: Any) -> Any:
+    first = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), divisor, ir.Constant(_INT32, 0))
+    spread = builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT32, _LANES), [0] * _LANES))
+    return builder.fdiv(builder.load(_place(context, builder, given, array, index, _VECTOR), align=4), spread)
+
+
+@intrinsic
+def _divide(typing: Any, a: Any, i: Any, divisor: Any, out: Any, j: Any) -> Any:
+    """Write a[i : i + 16] / divisor to out[j : j + 16]."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index, number, target, place = arguments
+        value = _quotients(context, builder, a, array, index, number)
+        builder.store(value, _place(context, builder, out, target, place, _VECTOR), align=4)
+        return context.get_dummy_value()
+
+    return types.void(a, i, types.float32, out, j), generate
+
+
+@intrinsic
+def _divide_some(typing: Any, a: Any, i: Any, divisor: Any, out: Any, j: Any, m: Any) -> Any:
+    """Write a[i : i + m] / divisor to out[j : j + m], m at most 16; a[i : i + 16] is read."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index, number, target, place, count = arguments
+        value = _quotients(context, builder, a, array, index, number)
+        lanes = ir.Constant(ir.VectorType(count.type, _LANES), list(range(_LANES)))
+        first = builder.insert_element(ir.Constant(lanes.type, ir.Undefined), count, ir.Constant(_INT32, 0))
+        spread = builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_INT32, _LANES), [0] * _LANES))
+        mask = builder.icmp_signed("<", lanes, spread)
+        address = _place(context, builder, out, target, place, _VECTOR)
+        given = value, address, ir.Constant(_INT32, 4), mask
+        kind = ir.FunctionType(ir.VoidType(), [part.type for part in given])
+        name = f"llvm.masked.store.v{_LANES}f32.p0"
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, name), given)
+        return context.get_dummy_value()
+
+    return types.void(a, i, types.float32, out, j, m), generate
+
+
+def _hint(builder: Any, address: Any, write: int) -> None:
+    given = address, *(ir.Constant(_INT32, number) for number in (write, 3, 1))  # near, data
+    kind = ir.FunctionType(ir.VoidType(), [part.type for part in given])
+    builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0"), given)
+
+
+@intrinsic
+def _prefetch(typing: Any, a: Any, i: Any) -> Any:
+    """Hint that the cache line of a[i] is written soon."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, index = arguments
+        _hint(builder, _place(context, builder, a, array, index, ir.IntType(8)), 1)
+        return context.get_dummy_value()
+
+    return types.void(a, i), generate
+
+
+@intrinsic
+def _prefetch_at(typing: Any, address: Any, offset: Any) -> Any:
+    """Hint that the cache line at an address, ``offset`` bytes on, is read soon; it need not be memory."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte = ir.IntType(8)
+        pointer = builder.inttoptr(arguments[0], byte.as_pointer())
+        _hint(builder, builder.gep(pointer, [arguments[1]]), 0)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.intp), generate
 
 
 def _compiled(function: Any) -> Any:
@@ -53,12 +208,12 @@ def _shares(line: Any, double: bool, cells: Any, start: int, held: int, limits: 
     low, high, way = limits[0], limits[1], limits[2]
     if way == 0.0:
         for i in range(held):
-            line[i] = float64_at(cells, start + i) if double else np.float64(float32_at(cells, start + i))
+            line[i] = _float64_at(cells, start + i) if double else np.float64(_float32_at(cells, start + i))
         return
     length = high - low
     times, off = (2.0, 1.0) if way == 2.0 else (1.0, 0.0)  # exact where there is nothing to do
     for i in range(held):
-        cell = float64_at(cells, start + i) if double else np.float64(float32_at(cells, start + i))
+        cell = _float64_at(cells, start + i) if double else np.float64(_float32_at(cells, start + i))
         share = (min(max(cell, low), high) - low) / length
         share = min(max(share, 0.0), 1.0) if abs(cell) < np.inf else 0.5
         line[i] = share * times - off
@@ -68,7 +223,7 @@ def _shares(line: Any, double: bool, cells: Any, start: int, held: int, limits: 
 def _levels(flags: Any, chosen: Any, cells: Any, table: Any, start: int, held: int) -> None:
     """Look up which feature each code sets, and whether it sets one."""
     for i in range(held):
-        place = int32_at(table, int32_at(cells, start + i))
+        place = _int32_at(table, _int32_at(cells, start + i))
         chosen[i] = place
         flags[i] = 1.0 if place >= 0 else 0.0
 
@@ -123,7 +278,7 @@ def unit_rows_of(
     """
     columns = len(sources)
     width = features[columns]
-    stride = -(-width // LANES) * LANES
+    stride = -(-width // _LANES) * _LANES
     tile, squares = np.empty(_STRIP * stride, np.float32), np.empty(_STRIP)
     longest, nothing = np.empty(_STRIP, np.float32), np.zeros(_STRIP, np.float32)
     lines, chosen = np.empty((columns, _STRIP), np.float32), np.empty((columns, _STRIP), np.int32)
@@ -135,7 +290,7 @@ def unit_rows_of(
             kind, cells, feature = sources[column, 0], sources[column, 1], features[column]
             line, size = lines[column], 8 if kind == FLOAT64 else 4
             for offset in range((first + start + _STRIP) * size, (first + start + 2 * _STRIP) * size, _LINE):
-                prefetch_at(cells, offset)  # no processor follows so many columns by itself
+                _prefetch_at(cells, offset)  # no processor follows so many columns by itself
             if kind == CODES:
                 _levels(line, chosen[column], cells, sources[column, 2], first + start, held)
                 squared[feature] = line.ctypes.data
@@ -145,10 +300,10 @@ def unit_rows_of(
                 _shares(line, kind == FLOAT64, cells, first + start, held, ranges[column])
                 turned[feature] = squared[feature] = line.ctypes.data
         squares[:] = 0.0
-        for i in range(0, held, LANES):
-            for feature in range(0, stride, LANES):
-                add_squares(squared, feature, i, squares)
-                turn(turned, feature, i, tile, i * stride + feature, stride)
+        for i in range(0, held, _LANES):
+            for feature in range(0, stride, _LANES):
+                _add_squares(squared, feature, i, squares)
+                _turn(turned, feature, i, tile, i * stride + feature, stride)
         for column in range(columns):
             if sources[column, 0] == CODES:
                 feature = features[column]
@@ -164,14 +319,14 @@ def unit_rows_of(
             if len(places):
                 if place + _AHEAD < rows:
                     later = places[place + _AHEAD] * width
-                    for j in range(0, width, LANES):
-                        prefetch(out, later + j)
-                    prefetch(out, later + width - 1)
+                    for j in range(0, width, _LANES):
+                        _prefetch(out, later + j)
+                    _prefetch(out, later + width - 1)
                 place = places[place]
             if len(labels):
                 targets[place] = labels[first + start + i]
-            whole = width - width % LANES
-            for j in range(0, whole, LANES):
-                divide(tile, own + j, longest[i], out, place * width + j)
+            whole = width - width % _LANES
+            for j in range(0, whole, _LANES):
+                _divide(tile, own + j, longest[i], out, place * width + j)
             if whole < width:
-                divide_some(tile, own + whole, longest[i], out, place * width + whole, width - whole)
+                _divide_some(tile, own + whole, longest[i], out, place * width + whole, width - whole)
