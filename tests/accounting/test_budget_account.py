@@ -43,6 +43,12 @@ def test_delta_must_be_a_probability_above_zero(delta: object) -> None:
         Budget(epsilon=1.0, delta=delta)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-301), (1.0, 5e-324), (1e101, 1e-6), (1e308, 1e-9)])
+def test_a_guarantee_beyond_float64_is_refused_before_anything_is_computed(epsilon: float, delta: float) -> None:
+    with pytest.raises(InvalidArgument, match="float64"):
+        Budget(epsilon, delta)
+
+
 @pytest.mark.parametrize("adjacency", ["replace-one", "", None, 1, ["zero-out"]])
 def test_unknown_adjacency_is_refused_and_the_choices_are_named(adjacency: object) -> None:
     with pytest.raises(InvalidArgument, match="zero-out"):

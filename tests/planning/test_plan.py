@@ -52,6 +52,28 @@ def test_a_plan_that_cannot_be_honoured_is_refused_by_name(changes, says) -> Non
 
 
 @pytest.mark.parametrize(
+    ("method", "radius", "n", "dimension"),
+    [
+        (dpsco.PhasedSGD(clip=1.0), 1e300, 3_000, 4),
+        (dpsco.PhasedERM(clip=1.0), 1e300, 3_000, 4),
+        (dpsco.PhasedERM(clip=1.0), 5.0, 10**300, 1),
+    ],
+)
+def test_a_plan_whose_formulas_overflow_is_refused_in_our_words(method, radius, n, dimension) -> None:
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(radius), dimension)
+    with pytest.raises(dpsco.InvalidArgument):
+        dpsco.Plan(problem, n, dpsco.Budget(1.0, 1e-6), method)
+
+
+def test_more_sampled_rounds_than_a_mechanism_takes_are_refused_before_the_accountant_is_asked(monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr("dpsco.methods.dp_sgd_poisson.sampled_noise", lambda *args, **options: asked.append(options))
+    with pytest.raises(dpsco.InvalidArgument, match="horizon"):
+        dpsco.Plan(PROBLEM, 3_000, dpsco.Budget(1.0, 1e-6), dpsco.PoissonDPSGD(rounds=10**9, clip=1.0))
+    assert not asked
+
+
+@pytest.mark.parametrize(
     ("epsilon", "delta", "says"),
     [
         (0.0, 1e-6, "epsilon"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from dpsco.accounting import gaussian
-from dpsco.errors import one_of, positive, positive_integer
+from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
 
 __all__ = ["ADJACENCY", "FLOAT_SHARE", "Budget"]
 
@@ -18,6 +18,8 @@ FLOAT_SHARE = 2.0**-30
 """Share of delta that the exact Gaussian curve leaves to floating-point noise."""
 
 _RUN_SHARE = 2.0**-44  # of delta, for one run: an account that adds up thousands of runs stays within FLOAT_SHARE
+
+_LEAST_DELTA, _MOST_EPSILON = 1e-300, 1e100
 
 _NEEDED = "It is half of the guarantee (epsilon, delta)."
 
@@ -63,6 +65,11 @@ class Budget:
     def __post_init__(self) -> None:
         epsilon = positive("epsilon", self.epsilon, f"{_NEEDED} math.inf means no noise.", infinite=True)
         gaussian.check_delta(self.delta)
+        if self.delta < _LEAST_DELTA or _MOST_EPSILON < epsilon < math.inf:
+            raise InvalidArgument(
+                f"Expected delta={self.delta!r} >= {_LEAST_DELTA:g} and epsilon={epsilon!r} <= {_MOST_EPSILON:g}, or "
+                "epsilon=math.inf for no noise: float64 cannot tell such a guarantee from none, or from no noise."
+            )
         one_of("adjacency", self.adjacency, ADJACENCY)
         records = positive_integer("records", self.records, "It is the number of rows that the guarantee covers.")
         object.__setattr__(self, "epsilon", epsilon)

@@ -64,6 +64,7 @@ class PoissonDPSGD(GradientSteps):
         """Give each round a Poisson sample of all rows, with noise from an accountant."""
         check_sampled(self.name, budget)
         T, p, rate = self.rounds, problem.parameters, min(1.0, self.epochs / self.rounds)
+        mechanism = Independent(T)  # refuses rounds that no accountant would come to the end of
         noise, accounting = sampled_noise(budget, clip=self.clip, dimension=p, rows=n, rate=rate, rounds=T, total=T)
         return Schedule(
             problem=problem,
@@ -71,7 +72,7 @@ class PoissonDPSGD(GradientSteps):
             budget=budget,
             settings=self._setting("step_size", self._formula(problem, n * rate, noise.sigma)),
             calibration=noise,
-            mechanism=Independent(T),
+            mechanism=mechanism,
             portions=(Portion(0, n, rate),) * T,
             sampling=f"a Poisson sample of all rows at rate {rate:.4g} each" if rate < 1 else "all rows in every round",
             accounting=accounting,

@@ -70,7 +70,13 @@ class Plan:
         if not isinstance(self.rule, str):
             raise InvalidArgument("Expected rule to be the name of the rule that made the plan.")
         object.__setattr__(self, "n", positive_integer("n", self.n, "It is the public number of rows."))
-        _ = self.schedule  # refuses what the method, floating point or the budget cannot honour
+        try:
+            _ = self.schedule  # refuses what the method, floating point or the budget cannot honour
+        except ArithmeticError:
+            raise InvalidArgument(
+                f"The numbers of this plan leave the range of float64 in the formulas of method={self.method.name!r}. "
+                "Use a smaller radius, n or dimension, or hyperparameters closer to 1."
+            ) from None
 
     # --- derived, all public ------------------------------------------------------------------
 
