@@ -92,7 +92,7 @@ def replacing(place: Place, *, mode: int | None = 0o644, held: Held | None = Non
     """Yield a file whose content is that of ``place`` once the block has ended; an error leaves ``place`` as it was.
 
     ``mode=None`` leaves it to the process's umask who may read the file. ``held``: the file at ``place``, locked. If
-    it has moved, or has another name too, that name would keep the old content: nothing is written then, and
+    it has moved, or has another name too, that name would keep the old content: it is left as it is then, and
     CheckpointError is raised.
 
     Guarantee: after a crash at any moment the file has the old or the new content, complete. No other file is opened,
@@ -129,12 +129,21 @@ def _replace_held(held: Held, temporary: str, name: str, folder: int, new: int) 
     if not _is_named(held.descriptor, name, folder):
         raise CheckpointError(_moved(name))
     os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    if held.replaced():
+    if held.replaced() or _hidden(held, folder):
         return
-    # Somebody moved or linked the old file in between. What it holds counts; the new file must not be a second one.
+    # Somebody moved or linked the old file in between. What it holds counts; the new file must not be a second one. It
+    # is put aside and not deleted: nothing is lost on a file system that counts names in another way.
+    aside = f"{name}.refused-{secrets.token_hex(4)}"
     if _is_named(new, name, folder):
-        os.unlink(name, dir_fd=folder)
-    raise CheckpointError(_moved(name))
+        os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+    raise CheckpointError(f"{_moved(name)} What was to be written is beside it: {aside!r}.")
+
+
+def _hidden(held: Held, folder: int) -> bool:
+    """Whether the file has a name that a network file system gives to replaced files while they are open."""
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith((".nfs", ".fuse_hidden"))]
+    return any(_is_named(held.descriptor, name, folder) for name in names)
 
 
 def _is_named(descriptor: int, name: str, folder: int) -> bool:
@@ -146,8 +155,8 @@ def _is_named(descriptor: int, name: str, folder: int) -> bool:
 
 def _moved(name: str) -> str:
     return (
-        f"The file {name!r} was moved, or got another name, while it was being written. Nothing was written: use it "
-        "under the name that it has now."
+        f"The file {name!r} was moved, or got another name, while it was being written. It is as it was: use it under "
+        "the name that it has now."
     )
 
 

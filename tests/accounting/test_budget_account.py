@@ -433,13 +433,30 @@ def test_an_account_that_is_moved_or_linked_during_a_charge_is_still_one_account
         patch.setattr(os, name, then)
         with pytest.raises((CheckpointError, AccountError)):
             account.charge("run", Budget(1.0, 1e-6))
-    left = [path for path in tmp_path.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    left = [path for path in tmp_path.iterdir() if path.suffix == ".json"]
     inodes = {path.stat().st_ino for path in left}
     assert len(inodes) == 1
     for path in left[1:]:
         path.unlink()
     assert [run["id"] for run in Account(left[0]).runs] == ["before"]
     Account(left[0]).charge("run", Budget(1.0, 1e-6))
+
+
+@pytest.mark.parametrize("hidden", [".nfs000001", ".fuse_hidden01"])
+def test_the_name_that_a_network_file_system_gives_a_replaced_file_is_not_another_account(
+    account: Account, monkeypatch: pytest.MonkeyPatch, hidden: str
+) -> None:
+    """It keeps files that are open under such a name until they are closed."""
+    real = os.replace
+
+    def kept(*args: Any, **options: Any) -> None:
+        account.path.with_name(hidden).hardlink_to(account.path)
+        real(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", kept)
+        account.charge("run", Budget(1.0, 1e-6))
+    assert [run["id"] for run in account.runs] == ["run"]
 
 
 @pytest.mark.parametrize("when", ["before it is opened", "after it is opened"])
