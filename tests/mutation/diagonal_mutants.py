@@ -47,13 +47,7 @@ DIAGONAL = (
     ),
     Mutant(
         "sums of scaled rows on a grid that is too coarse",
-        (
-            (
-                "clipping/scaled.py",
-                "query.size * query.clip / factor)[1] - 50.0)",
-                "query.size * query.clip / factor)[1] - 24.0)",
-            ),
-        ),
+        (("clipping/scaled.py", "/ factor)[1] - 50)", "/ factor)[1] - 24)"),),
         (LONGER,),
     ),
     Mutant(
