@@ -8,10 +8,14 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpsco
 from dpsco.audit.recording import Transcript, observe
+from dpsco.rows.file_stream import FileRows, Labels
 
 ZONES = (
     "UTC",
@@ -192,3 +196,30 @@ def test_a_time_that_its_clock_never_showed_has_one_day_in_every_container(time:
     for cells in ([time, "never"], [pd.Timestamp(time), "never"], [pd.Timestamp(time), time]):
         for held in (cells, pd.Series(cells, dtype=object), pd.Series(cells, dtype=object).astype("category")):
             np.testing.assert_array_equal(np.asarray(COLUMNS.transform({"when": held}))[:1], want)
+
+
+LATE = (
+    "2036-06-30T22:30",
+    "2049-06-30T22:30",
+    "2049-12-31T23:30",
+    "9999-06-30T22:30",
+    "9999-12-31T23:30",
+    "0001-01-01",
+)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "America/New_York", "Asia/Kolkata"])
+def test_a_time_to_come_has_one_day_on_the_clocks_of_python_pandas_and_arrow(zone: str, tmp_path: Any) -> None:
+    """Arrow's clock has no summer time from 2038 on; one odd cell makes objects of a column, with Python's clock."""
+    times = pd.Series(np.array(LATE, "datetime64[us]")).dt.tz_localize("UTC").dt.tz_convert(zone)
+    held = pa.array(times.dt.tz_convert(None).to_numpy()).cast(pa.int64()).cast(pa.timestamp("us", zone))
+    backed = pd.Series(pd.arrays.ArrowExtensionArray(held))
+    want = np.asarray(COLUMNS.transform({"when": times}))
+    odd = pd.concat([backed[:-2], pd.Series(["never"])], ignore_index=True)  # Python does not know the last two
+    assert odd.dtype == object
+    np.testing.assert_array_equal(np.asarray(COLUMNS.transform({"when": odd}))[:-1], want[:-2])
+    for column in (backed, held, pa.chunked_array([held[:2], held[2:]]), held.dictionary_encode(), pl.from_arrow(held)):
+        np.testing.assert_array_equal(np.asarray(COLUMNS.transform({"when": column})), want)
+    pq.write_table(pa.table({"when": held, "y": [0] * len(LATE)}), tmp_path / "rows.parquet")
+    rows = FileRows(tmp_path / "rows.parquet", Labels(classes=("0", "1")), COLUMNS, feature_norm=2.0)
+    np.testing.assert_array_equal(np.concatenate([chunk for chunk, _ in rows]), want / np.float32(2))

@@ -6,7 +6,6 @@ decides at most that it is refused by name.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from dpsco.errors import DataError
 from dpsco.query import Array
 from dpsco.rows.cells import Coded, label_text
+from dpsco.rows.clocks import CALENDAR, day_on_clock
 from dpsco.rows.containers import as_array, column_cells, column_length, column_numbers, column_texts, frame_columns
 from dpsco.rows.containers import is_frame as _is_frame
 from dpsco.rows.csr import is_sparse
@@ -25,8 +25,6 @@ from dpsco.rows.lists import listed
 
 __all__ = ["table_of"]
 
-_CALENDAR = np.datetime64("0001-01-03"), np.datetime64("9999-12-29")
-"""Days whose local times lie in Python's calendar, whatever the zone."""
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
@@ -183,7 +181,7 @@ def _local_days(column: Any) -> NDArray[Any]:
     """
     seconds = np.asarray(column.dt.tz_convert(None)).astype("datetime64[s]")
     days = seconds.astype("datetime64[D]")
-    known = (days >= _CALENDAR[0]) & (days <= _CALENDAR[1])  # NaT is not
+    known = (days >= CALENDAR[0]) & (days <= CALENDAR[1])  # NaT is not
     days[known] = _on_clock(seconds[known], type(column), column.dt.tz)
     return days
 
@@ -209,13 +207,9 @@ def _local_day(cell: Any) -> Any:
         seconds = cell.to_datetime64().astype("datetime64[s]")
     else:
         offset = cell.utcoffset()
-        time = np.datetime64(cell.replace(tzinfo=None), "us") - np.timedelta64(offset // _MICROSECOND, "us")
+        time: Any = np.datetime64(cell.replace(tzinfo=None), "us") - np.timedelta64(offset // _MICROSECOND, "us")
         seconds = time.astype("datetime64[s]")
-    day = seconds.astype("datetime64[D]")
-    if _CALENDAR[0] <= day <= _CALENDAR[1]:
-        with contextlib.suppress(Exception):  # a zone that does not know the clock of the cell
-            return seconds.item().replace(tzinfo=datetime.UTC).astimezone(cell.tzinfo).date()
-    return day
+    return day_on_clock(seconds, cell.tzinfo)
 
 
 def _date_text(cell: Any) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpsco.errors import DataError
 from dpsco.query import Array
 from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, canonical_text, coded, id_message, id_text
+from dpsco.rows.clocks import CALENDAR, day_on_clock
 from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
 
@@ -35,6 +36,8 @@ __all__ = [
 AnyFile = Path | RemoteFile
 
 BATCH_ROWS = 1 << 15
+_LATE = np.datetime64("2037-01-01")
+"""From here on Arrow's clock may lack summer time."""
 
 _CUT = "is damaged or cut short: it cannot be read as {kind}. Copy it again from its source, or leave it out."
 _AWAY = "cannot be read as {kind}: it is damaged, or its store is out of reach."
@@ -274,17 +277,34 @@ def arrow_days(column: Any) -> NDArray[Any] | None:
 
 def _days(whole: Any) -> NDArray[Any]:
     """Return an array of dates or times as days on the clock of its own zone."""
-    pa, pc, kind = arrow("pyarrow"), arrow("pyarrow.compute"), whole.type
+    pa, kind = arrow("pyarrow"), whole.type
     if pa.types.is_date32(kind):
-        unit, number = "D", whole.cast(pa.int32())
-    else:
-        if pa.types.is_timestamp(kind) and kind.tz is not None:
-            whole = pc.local_timestamp(whole)
-        unit, number = ("ms" if pa.types.is_date64(kind) else kind.unit), whole.cast(pa.int64())
+        return _times(whole.cast(pa.int32()), "D")
+    if pa.types.is_date64(kind):
+        return _times(whole.cast(pa.int64()), "ms").astype("datetime64[D]")
+    utc = _times(whole.cast(pa.int64()), kind.unit)
+    return utc.astype("datetime64[D]") if kind.tz is None else _local_days(whole, utc.astype("datetime64[s]"))
+
+
+def _local_days(whole: Any, utc: NDArray[Any]) -> NDArray[Any]:
+    """Return times with a zone as days on its clock: Arrow's as long as it knows the rules of zones, then Python's."""
+    pa, days = arrow("pyarrow"), utc.astype("datetime64[D]")
+    known = (days >= CALENDAR[0]) & (days <= CALENDAR[1])  # NaT is not
+    early, late = known & (days < _LATE), np.flatnonzero(known & (days >= _LATE))
+    local = arrow("pyarrow.compute").local_timestamp(whole).cast(pa.int64())
+    days[early] = _times(local, whole.type.unit).astype("datetime64[D]")[early]
+    if len(late):
+        zone = pa.scalar(0, whole.type).as_py().tzinfo  # that of a cell as an object
+        days[late] = [day_on_clock(second, zone) for second in utc[late]]
+    return days
+
+
+def _times(number: Any, unit: str) -> NDArray[Any]:
+    """Return whole numbers as times of a unit, NaT where there is none."""
     absent = np.asarray(number.is_null().to_numpy(zero_copy_only=False))
     count = np.array(number.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
     count[absent] = np.iinfo(np.int64).min  # NaT
-    return count.view(f"datetime64[{unit}]").astype("datetime64[D]")
+    return count.view(f"datetime64[{unit}]")
 
 
 def _has_date(kind: Any) -> bool:
