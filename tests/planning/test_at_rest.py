@@ -83,6 +83,21 @@ def test_tables_get_an_objective_behind_a_survey_where_one_sees_their_scales(adj
     assert "convex" in said
 
 
+def test_few_rows_without_an_intercept_get_a_survey_that_one_pass_does_without() -> None:
+    shared = {"n": 1_537, "budget": dpsco.Budget(2.6, 1e-5), "intercept": False}
+    assert table_plan(dpsco.Logistic(), 6, **shared).method.name == "accelerated-srgd"
+    chosen = table_plan(dpsco.Logistic(), 6, **shared, solver="auto")
+    assert chosen.method.name == "surveyed-objective-perturbation"
+    assert chosen.problem.radius == 1000.0
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(20.0), 6)
+    for survey, name in (("auto", "surveyed-objective-perturbation"), ("none", "objective-perturbation")):
+        given = {"n": 1_537, "budget": dpsco.Budget(2.6, 1e-5), "survey": survey}
+        assert dpsco.plan(problem, **given, passes=None).method.name == name
+        assert table_plan(dpsco.Logistic(), 6, **given, intercept=False, solver="auto").method.name == name
+    account = table_plan(dpsco.Logistic(), 6, **shared, solver="auto", gaussian=True)
+    assert account.method.name == "accelerated-srgd"
+
+
 def test_a_survey_that_hardly_sees_scales_is_weighed_against_none() -> None:
     """With an intercept and some noise the objective behind a survey is taken, with much noise the plain one."""
     chosen = {

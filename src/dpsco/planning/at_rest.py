@@ -24,7 +24,9 @@ Scales of columns
     perturbation behind a survey does (methods/surveyed_objective.py). Where a survey of all rows would have noise below
     ``SEEN`` in the mean of each number, sqrt(2 p) / (mu n), it had at most 1.4 times the excess of the best other
     method in these regimes, and down to an eightieth of theirs. So it is taken there, without a prediction; one pass
-    where its proof does not cover the problem, the budget or the account.
+    where its proof does not cover the problem, the budget or the account. One pass over few rows without an intercept
+    has no survey; an objective has one there too, below ``SEEN_BY_FEW``: a third of the excess of a plain one at best,
+    1.4 times as much at worst.
 """
 
 from __future__ import annotations
@@ -75,6 +77,9 @@ SEEN = 0.012
 """Noise of a survey of all rows over a typical direction, per column, below which it sees how columns are scaled. Times
 the root of the number of scores: classes share a survey, and each adds noise to an objective without one."""
 
+SEEN_BY_FEW, FEWEST = 0.009, 1_000
+"""The same, and least rows, where one pass does without a survey: few rows, no intercept (surveyed_planner.py)."""
+
 
 def rest_plan(problem: Problem, n: int, budget: Budget, name: str) -> Plan:
     """Return the plan of a method for rows at rest, with its predicted excess; a survey predicts it later."""
@@ -88,7 +93,7 @@ def rest_plan(problem: Problem, n: int, budget: Budget, name: str) -> Plan:
     return dataclasses.replace(plan, prediction=_ridge_prediction(plan)) if budget.private else plan
 
 
-def least_excess(one_pass: Plan, problem: Problem, *, gaussian: bool = False) -> Plan:
+def least_excess(one_pass: Plan, problem: Problem, *, wide: Problem | None = None, gaussian: bool = False) -> Plan:
     """Return the plan of least predicted excess for rows that can be read many times.
 
     Parameters
@@ -97,18 +102,23 @@ def least_excess(one_pass: Plan, problem: Problem, *, gaussian: bool = False) ->
         What one pass would do.
     problem : Problem
         What methods for rows at rest would solve; the domain may be another ball.
+    wide : Problem, optional
+        What an objective behind a survey would solve where one pass has none; None where no survey is wanted.
     gaussian : bool
         Whether the run must be mu-GDP, as an account needs it.
     """
     n, budget = one_pass.n, one_pass.budget
     if not budget.private or n < 2:
         return one_pass
-    seen = SEEN * (problem.dimension + problem.intercept) * math.sqrt(problem.loss.outputs)
-    possible = isinstance(one_pass.method, Surveyed) and not gaussian and _work(problem, n) <= MOST_WORK
-    behind = _behind_survey(one_pass) if possible else None
-    if isinstance(one_pass.method, Surveyed) and _survey_noise(one_pass) < seen:
-        if behind is not None:
-            return dataclasses.replace(behind, rule=f"{behind.rule}, {_SCALES}, {_EXACT}")
+    surveyed = isinstance(one_pass.method, Surveyed)
+    least = (SEEN if surveyed else SEEN_BY_FEW) * (problem.dimension + problem.intercept)
+    seen = _survey_noise(one_pass) < least * math.sqrt(problem.loss.outputs)
+    asked = one_pass.problem if surveyed else wide if seen and n >= FEWEST else None
+    possible = not gaussian and _work(problem, n) <= MOST_WORK
+    behind = _behind_survey(asked, n, budget) if asked is not None and possible else None
+    if seen and behind is not None:
+        return dataclasses.replace(behind, rule=f"{behind.rule}, {_SCALES}, {_EXACT}")
+    if seen and surveyed:
         return dataclasses.replace(one_pass, rule=f"{one_pass.rule}, {_SCALES}")
     found = [(_one_pass_excess(one_pass), one_pass)]
     if behind is not None:
@@ -130,10 +140,10 @@ def least_excess(one_pass: Plan, problem: Problem, *, gaussian: bool = False) ->
     return dataclasses.replace(chosen, rule=why if chosen.rule == "formula" else f"{chosen.rule}, {why}")
 
 
-def _behind_survey(one_pass: Plan) -> Plan | None:
+def _behind_survey(problem: Problem, n: int, budget: Budget) -> Plan | None:
     """Return objective perturbation behind a survey; None where its proof does not cover the problem or the budget."""
     try:
-        return rest_plan(one_pass.problem, one_pass.n, one_pass.budget, SurveyedObjective.name)
+        return rest_plan(problem, n, budget, SurveyedObjective.name)
     except InvalidArgument:
         return None
 

@@ -102,7 +102,8 @@ def plan(
             f"Expected passes={passes!r} to be 1, or None where rows are at rest and passes are free."
         )
     if passes is None and free and rounds is None and geometry is None and survey not in WANTED:
-        return least_excess(plan(problem, n=n, budget=budget, survey=survey), problem)
+        wide = None if survey == "none" else problem
+        return least_excess(plan(problem, n=n, budget=budget, survey=survey), problem, wide=wide)
     variant = method is None and mechanism is None
     method = one_of("method", method or _OURS, (*METHODS, SurveyedObjective.name))
     one_of("survey", survey, SURVEYS)

@@ -83,14 +83,16 @@ def table_plan(
                 f"solver={solver!r} plans without rounds, geometry, a kind of survey, rule, memory and mechanism. "
                 "Leave them out, or use solver='one-pass'."
             )
+        wide = Problem(loss, model_ball(radius or WIDE, loss), width, intercept=intercept)
         if solver == SurveyedObjective.name:
-            wide = Problem(loss, model_ball(radius or WIDE, loss), width, intercept=intercept)
             return rest_plan(wide, n, budget, solver)
         if solver != "auto":
             return rest_plan(at_rest, n, budget, solver)
         shared: dict[str, Any] = {"n": n, "budget": budget, "intercept": intercept, "radius": radius, "rounds": rounds}
         one_pass = table_plan(loss, width, **shared, survey=survey, geometry=geometry, **options)
-        return least_excess(one_pass, at_rest, gaussian=gaussian) if bare else one_pass
+        if not bare:
+            return one_pass
+        return least_excess(one_pass, at_rest, wide=None if survey == "none" else wide, gaussian=gaussian)
 
     def within(size: float) -> Problem:
         return Problem(loss, model_ball(size, loss), width, intercept=intercept)
