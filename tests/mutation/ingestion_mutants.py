@@ -7,6 +7,8 @@ from tests.mutation.mutant import Mutant
 __all__ = ["INGESTION"]
 
 LINE_ENDS = "tests/rows/test_line_ends_of_csv.py"
+ZONES = "tests/rows/test_dates_with_zones.py"
+DECIDES = "tests/rows/test_types_one_cell_decides.py"
 
 INGESTION = (
     Mutant(
@@ -37,12 +39,32 @@ INGESTION = (
         (
             (
                 "rows/named_columns.py",
-                "known = (days >= _CALENDAR[0]) & (days <= _CALENDAR[1])",
+                "known = (days >= CALENDAR[0]) & (days <= CALENDAR[1])",
                 "known = ~np.isnat(days)",
             ),
             ("rows/named_columns.py", "except Exception:  # a zone that", "except ValueError:  # a zone that"),
         ),
         ("tests/rows/test_dates_with_zones.py::test_no_date_stops_the_call_or_changes_another_row",),
+    ),
+    Mutant(
+        "a time with a zone has the day that it shows",
+        (("rows/named_columns.py", "return day_on_clock(seconds, cell.tzinfo)", "return cell.date()"),),
+        (f"{ZONES}::test_a_time_that_its_clock_never_showed_has_one_day_in_every_container",),
+    ),
+    Mutant(
+        "Arrow's clock in years that it does not know",
+        (("rows/readers/arrow.py", 'np.datetime64("2037-01-01")', 'np.datetime64("9999-12-31")'),),
+        (f"{ZONES}::test_a_time_to_come_has_one_day_on_the_clocks_of_python_pandas_and_arrow",),
+    ),
+    Mutant(
+        "one index for the levels of all chunks",
+        (("rows/readers/arrow.py", "return list(column.chunks) or", "return [column.combine_chunks()] or"),),
+        (f"{DECIDES}::test_one_level_more_than_an_index_of_arrow_counts_stops_no_call",),
+    ),
+    Mutant(
+        "a boolean takes the id of the number that it is equal to",
+        (("rows/containers.py", "return int(category) if whole or", "return category if whole or"),),
+        (f"{DECIDES}::test_an_odd_cell_that_is_equal_to_others_does_not_rename_them_in_a_category",),
     ),
     Mutant(
         "a carriage return in a cell makes a row",
