@@ -84,11 +84,36 @@ STATE = (
         (
             (
                 "release/ledger.py",
-                "super().__init__(secrets.token_hex(16), key, [])",
-                "super().__init__(key.hex(), key, [])",
+                "super().__init__(secrets.token_hex(16), key, [], process)",
+                "super().__init__(key.hex(), key, [], process)",
             ),
         ),
         ("tests/release/test_release_secrets.py::test_no_key_or_noise_is_reachable_from_a_result",),
+    ),
+    Mutant(
+        "a fork between the key and its ledger owns the run too",
+        (("release/ledger.py", "os.getpid() if process is None else process", "os.getpid()"),),
+        ("tests/run/test_forks_while_a_run_begins.py::test_two_processes_never_have_the_noise_of_one_key",),
+    ),
+    Mutant(
+        "an account that is moved during a charge comes back under its old name",
+        (("json_files.py", "    if held.replaced() or _hidden(held, folder):", "    if True:"),),
+        (
+            "tests/accounting/test_budget_account.py::test_an_account_that_is_moved_or_linked_during_a_charge_is_still_one_account",
+        ),
+    ),
+    Mutant(
+        "sums of a federation left on disk by an error behind the last release",
+        (
+            (
+                "engines/flower/server.py",
+                "                    if run.complete:\n",
+                "                    if False:\n",
+            ),
+        ),
+        (
+            "tests/engines/on_flower/test_checkpoint.py::test_no_sum_is_left_on_disk_by_an_error_behind_the_last_release",
+        ),
     ),
     Mutant(
         "the key left on disk after the last round",
