@@ -41,8 +41,8 @@ class MappedBall(Domain):
         """Return the nearest point, in the Euclidean norm of u."""
         rows = x.reshape(-1, len(self.basis))
         w = rows if self._axes else rows @ self.basis
-        outside = rows - w @ self.basis.T if self._partial else np.zeros_like(rows)
-        far = float(np.linalg.norm(outside))
+        outside = rows - w @ self.basis.T if self._partial else None
+        far = 0.0 if outside is None else float(np.linalg.norm(outside))
         if self._length(w, far, 0.0) <= self.radius:
             return x.copy()
         low, high = 0.0, 1.0 / max(float(np.max(self.gains, initial=0.0)), self.rest) ** 2
@@ -55,7 +55,9 @@ class MappedBall(Domain):
             low, high = (middle, high) if self._length(w, far, middle) > self.radius else (low, middle)
         inside = w / (1.0 + high * self.gains**2)
         inside = inside if self._axes else inside @ self.basis.T
-        return np.asarray((inside + outside / (1.0 + high * self.rest**2)).ravel())
+        if outside is not None:
+            inside = inside + outside / (1.0 + high * self.rest**2)
+        return np.asarray(inside.ravel())
 
     @property
     def _axes(self) -> bool:
