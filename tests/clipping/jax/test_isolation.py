@@ -5,6 +5,10 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
+from jax.experimental.buffer_callback import buffer_callback
+from jax.experimental.hijax import VJPHiPrimitive
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
 
 import dpsco
 from dpsco.errors import InvalidArgument
@@ -86,11 +90,114 @@ def with_a_host_derivative(params, row):
     return cross_entropy({"w": plain(params["w"])}, row)
 
 
-@pytest.mark.parametrize("loss", [on_the_host, inside_a_loop, with_a_rule_for_vmap, printing, with_a_host_derivative])
+def into_a_buffer(params, row):
+    def scaled(_, out, x):
+        np.asarray(out)[...] = scaled_by_the_block(np.asarray(x))
+
+    shape = jax.ShapeDtypeStruct(row[0].shape, row[0].dtype)
+    call = buffer_callback(scaled, shape, vmap_method="broadcast_all")
+    return cross_entropy(params, (call(jax.lax.stop_gradient(row[0])), row[1]))
+
+
+class Together(VJPHiPrimitive):
+    """The same numbers for a row alone; under ``vmap``, divided by the largest of the block."""
+
+    def __init__(self, aval) -> None:
+        self.in_avals, self.out_aval, self.params = (aval,), aval, {}
+        super().__init__()
+
+    def expand(self, x):
+        return x
+
+    def batch(self, _, arguments, places):
+        return arguments[0] / jnp.abs(arguments[0]).max(), places[0]
+
+
+def with_a_primitive_of_a_class(params, row):
+    features = jax.lax.stop_gradient(row[0])
+    return cross_entropy(params, (Together(jax.typeof(features))(features), row[1]))
+
+
+own_add = Primitive("add")
+own_add.def_abstract_eval(lambda x: x)
+mlir.register_lowering(own_add, mlir.lower_fun(lambda x: x, multiple_results=False))
+batching.primitive_batchers[own_add] = lambda given, places: (given[0] / jnp.abs(given[0]).max(), places[0])
+
+
+def with_a_primitive_named_like_one_of_jax(params, row):
+    return cross_entropy(params, (own_add.bind(jax.lax.stop_gradient(row[0])), row[1]))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        on_the_host,
+        inside_a_loop,
+        with_a_rule_for_vmap,
+        printing,
+        with_a_host_derivative,
+        into_a_buffer,
+        with_a_primitive_of_a_class,
+        with_a_primitive_named_like_one_of_jax,
+    ],
+)
 def test_a_loss_that_leaves_jax_is_refused(loss) -> None:
     """Under ``vmap`` a host function may see a whole block; one row then moved the sum by four clips."""
     with pytest.raises(InvalidArgument, match="calls out of JAX"):
         ask(dpsco.jax.oracle(loss, PARAMS))
+
+
+def test_code_of_a_derivative_never_sees_a_block() -> None:
+    """Rules for derivatives ran again under ``vmap``, after the check: one could call the host then, and only then."""
+    levels = []
+
+    @jax.custom_vjp
+    def same(x):
+        return x
+
+    def backward(_, g):
+        levels.append("Vmap" in type(g).__name__ or "Batch" in type(g).__name__)
+        if not levels[-1]:
+            return (g,)
+        shape = jax.ShapeDtypeStruct(g.shape, g.dtype)
+        return (jax.pure_callback(scaled_by_the_block, shape, g, vmap_method="broadcast_all"),)
+
+    same.defvjp(lambda x: (x, None), backward)
+
+    def loss(params, row):
+        return cross_entropy({"w": same(params["w"])}, row)
+
+    odd = X.copy()
+    odd[3] = 1e6
+    answers = [ask(dpsco.jax.oracle(loss, PARAMS), rows).total for rows in (X, odd)]
+    assert levels
+    assert not any(levels)
+    assert np.linalg.norm(answers[0] - answers[1]) <= 2.001
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        lambda x: jnp.linalg.svd(x.reshape(2, 2), compute_uv=False).sum(),
+        lambda x: jnp.linalg.eigh(x.reshape(2, 2) @ x.reshape(2, 2).T)[0].sum(),
+        lambda x: jnp.abs(jnp.fft.rfft(x)).sum(),
+        lambda x: jax.lax.scan(lambda c, a: (c * a, c), 1.0, x)[0],
+        lambda x: jax.checkpoint(lambda a: jnp.sort(a).cumsum())(x).sum(),
+        lambda x: (x * jax.random.normal(jax.random.key(0), x.shape)).sum(),
+        lambda x: (x * jax.random.gamma(jax.random.key(0), jnp.exp(x))).sum(),
+        lambda x: jax.nn.dot_product_attention(*(x.reshape(2, 1, 2),) * 3).sum(),
+        lambda x: jax.lax.top_k(x, 2)[0].sum() + jnp.median(x) + jax.scipy.special.gammaln(jnp.exp(x)).sum(),
+        lambda x: jax.ops.segment_sum(x, jnp.arange(4) % 2, 2).max() + jnp.interp(x[0], jnp.arange(3.0), x[:3]),
+        lambda x: jax.lax.platform_dependent(x, cpu=jnp.sin, default=jnp.cos).sum(),
+        lambda x: jax.nn.gelu(jnp.convolve(x, x)).sum() + jax.nn.sparse_plus(x).sum() + jax.nn.silu(x).sum(),
+    ],
+)
+def test_plain_jax_is_accepted(score) -> None:
+    def loss(params, row):
+        return score(row[0] @ params["w"] @ params["w"].T)
+
+    answer = ask(dpsco.jax.oracle(loss, PARAMS))
+    assert answer.rows == ROWS
 
 
 def test_a_process_that_debugs_nans_takes_every_row_in_silence(capfd: pytest.CaptureFixture[str]) -> None:

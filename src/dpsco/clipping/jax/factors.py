@@ -9,24 +9,25 @@ instead, and the derivatives with respect to the taps are the weighted signals u
 and the right-hand side is kept. If x_0 and x_1 are close, its terms are as small as the difference itself; the terms
 on the left are eta_t times a gradient and cancel.
 
-Guarantee: the factors of a row depend only on that row, its position in the block and the query. Rows are independent
-under ``vmap``, and a row that is not finite is replaced by zeros before anything is computed.
+Guarantee: the factors of a row depend only on that row, its position in the block and the query. Both passes of one row
+are traced to equations, which are checked: these, and no code of the loss, run under ``vmap``. A row that is not finite
+is replaced by zeros before anything is computed.
 Cost: one forward and one backward pass per point, without the gradients of leaves that have a rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from dpsco.clipping.jax.ghost_rules import Gathered, Product, Rule, Whole
-from dpsco.clipping.jax.tracing import run
+from dpsco.clipping.jax.tracing import check_stays_inside, run, shaped
 
-__all__ = ["Factors", "factors_of_row", "factors_of_rows", "is_outer", "screened"]
+__all__ = ["Factors", "factors_of_rows", "is_outer", "passes_of_row", "screened"]
 
 Factors = list[Any]
 """Per leaf: the difference itself for ``Whole`` and formed products; ([G_s], [A_s]), each (T, .), for outer products;
@@ -54,11 +55,30 @@ def factors_of_rows(
 ) -> tuple[Factors, Any]:
     """Compute the factors of every row of a block, with a leading axis of rows, and which rows count."""
     features, labels, usable = screened(features, labels, there)
-    rows: Any = jax.vmap(lambda a, y: factors_of_row(closed, rules, points, weights, a, y))
+    alone = passes_of_row(closed, rules, points, weights, features, labels)
+    rows: Any = jax.vmap(alone)
     return rows(features, labels), usable
 
 
-def factors_of_row(
+def passes_of_row(
+    closed: ClosedJaxpr, rules: Sequence[Rule], points: Any, weights: Any, features: Any, labels: Any
+) -> Callable[[Any, Any], Factors]:
+    """Return the factors as a function of one row and its label; rules for derivatives are called here, and not again.
+
+    Raise InvalidArgument if such a rule calls code outside JAX.
+    """
+
+    def of_row(own: Any, a: Any, y: Any) -> Factors:
+        return _factors_of_row(closed, rules, *own, a, y)
+
+    row = shaped(features.shape[1:], features.dtype), shaped((), labels.dtype)
+    program, found = jax.make_jaxpr(of_row, return_shape=True)((points, weights), *row)
+    check_stays_inside(program)
+    given, form = jax.tree.leaves((points, weights)), jax.tree.structure(found)
+    return lambda a, y: jax.tree.unflatten(form, jaxpr_as_fun(program)(*given, a, y))
+
+
+def _factors_of_row(
     closed: ClosedJaxpr, rules: Sequence[Rule], points: Any, weights: Any, features: Any, label: Any
 ) -> Factors:
     """Compute the factors of one row; ``points[j]`` are the leaves at x_j, ``weights`` has one number per point."""

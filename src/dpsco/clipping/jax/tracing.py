@@ -6,19 +6,18 @@ output in the backward pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr, Literal
 
+from dpsco.clipping.jax.known_primitives import unknown_primitives
 from dpsco.errors import InvalidArgument
 
-__all__ = ["flat_jaxpr", "run", "shaped"]
+__all__ = ["check_stays_inside", "flat_jaxpr", "run", "shaped"]
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call")
-_OUTSIDE = ("pure_callback", "io_callback", "debug_callback", "debug_print", "ffi_call", "custom_vmap_call")
-"""Equations that call code outside JAX: under ``vmap`` it may see a whole block of rows, store, print or raise."""
 
 
 def shaped(shape: Any, dtype: Any) -> Any:
@@ -43,24 +42,20 @@ def flat_jaxpr(loss: Callable[..., Any], *arguments: Any) -> ClosedJaxpr:
         )
     parameters = tuple(range(len(arguments) - 2))
     derivative = jax.make_jaxpr(jax.grad(loss, argnums=parameters))(*arguments)  # a custom_vjp has its own equations
-    found = sorted({*_outside(traced.jaxpr), *_outside(derivative.jaxpr)})
-    if found or traced.effects or derivative.effects:
-        raise InvalidArgument(
-            f"The loss calls out of JAX or has effects ({', '.join(found) or 'effects'}): such a call may see several "
-            "rows at once, store or print them, or fail on one of them, and no clip covers that. Write the loss in "
-            "plain JAX, without callbacks, printing or its own vmap rules."
-        )
+    check_stays_inside(traced, derivative)
     leaves = [shaped(aval.shape, aval.dtype) for aval in traced.in_avals]
     return jax.make_jaxpr(lambda *inputs: _inlined(traced.jaxpr, traced.consts, inputs))(*leaves)
 
 
-def _outside(jaxpr: Any) -> Iterator[str]:
-    for equation in jaxpr.eqns:
-        if equation.primitive.name in _OUTSIDE:
-            yield equation.primitive.name
-        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns")):
-            if hasattr(inner, "eqns"):
-                yield from _outside(inner)
+def check_stays_inside(*programs: ClosedJaxpr) -> None:
+    """Raise InvalidArgument if a program calls code outside JAX, has effects, or brings its own batching rules."""
+    found = sorted({name for program in programs for name in unknown_primitives(program.jaxpr)})
+    if found or any(program.effects for program in programs):
+        raise InvalidArgument(
+            f"The loss calls out of JAX or has effects ({', '.join(found) or 'effects'}): such a call may see several "
+            "rows at once, store or print them, or fail on one of them, and no clip covers that. Write the loss in "
+            "plain JAX, without callbacks, printing, kernels or its own vmap rules."
+        )
 
 
 def run(
