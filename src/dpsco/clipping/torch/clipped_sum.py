@@ -71,7 +71,7 @@ def add_clipped(
     low, high = _SINGLE_CLIPS
     single = (
         bad.device.type == "cpu"
-        and torch.get_float32_matmul_precision() == "highest"
+        and _exact_products()
         and low <= clip <= high
         and any(_is_single(term) for term in terms.values())
     )
@@ -101,6 +101,14 @@ def add_clipped(
             term.drop(bad)  # 0 times NaN is NaN
         term.add_sum(scale, totals[name], apart if single and _is_single(term) else None)
     return torch.from_numpy(shortened).to(bad.device) & ~bad, bad
+
+
+def _exact_products() -> bool:
+    """Whether float32 products are computed in float32 for certain: no setting allows bfloat16 or TF32."""
+    try:
+        return bool(torch.get_float32_matmul_precision() == "highest")
+    except RuntimeError:  # set by torch.backends.*.fp32_precision, for some products or all
+        return False
 
 
 def _is_single(term: Term) -> bool:

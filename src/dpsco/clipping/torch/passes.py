@@ -26,9 +26,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from dpsco.clipping.torch.recorded import record
+from dpsco.clipping.torch.set_memory import SetMemory
 from dpsco.clipping.torch.weights import Weights
 
-__all__ = ["Captured", "LossFunction", "Recorded", "fixed_settings", "one_by_one"]
+__all__ = ["Captured", "LossFunction", "Recorded", "can_be_copied", "fixed_settings", "one_by_one"]
 
 Tensor = Any
 LossFunction = Callable[[Any, Any], Any]
@@ -102,17 +103,19 @@ def one_by_one(
 ) -> Parameters:
     """Compute the gradients of ``names`` row by row with the model's own code, in a new copy of it for each row.
 
-    Guarantee: nothing that a row leaves in the module, in its tensors, in a loss that can be copied or in the state of
-    torch's random numbers reaches another row. What code keeps elsewhere (globals, closures) does.
+    Guarantee: nothing that a row leaves in the module, in its tensors, in memory, in a loss that can be copied, in the
+    state of torch's random numbers or in its mode of derivatives reaches another row. What code keeps elsewhere
+    (globals, closures) does.
     """
     made = []
     with torch.random.fork_rng(devices=[]):
         for k in range(len(labels)):
-            torch.default_generator.manual_seed(0)
-            module, own = _copied(weights, point)
-            outputs = module(rows[k : k + 1].clone())
-            total = _loss_copy(loss)(outputs, labels[k : k + 1].clone()).sum()
-            made.append(_gradients(total, [own[name] for name in names]))
+            with fixed_settings(rows.device), SetMemory():
+                torch.default_generator.manual_seed(0)
+                module, own = _copied(weights, point)
+                outputs = module(rows[k : k + 1].clone())
+                total = _loss_copy(loss)(outputs, labels[k : k + 1].clone()).sum()
+                made.append(_gradients(total, [own[name] for name in names]))
     return {name: torch.stack(parts) for name, *parts in zip(names, *made, strict=True)}
 
 
@@ -126,8 +129,17 @@ def _copied(weights: Weights, point: Parameters) -> tuple[Any, Parameters]:
 def _loss_copy(loss: LossFunction) -> LossFunction:
     try:
         return copy.deepcopy(loss)
-    except Exception:  # it holds what cannot be copied, such as a lock
+    except Exception:  # it holds what cannot be copied, such as a lock; then no row of the data comes here
         return loss
+
+
+def can_be_copied(loss: LossFunction) -> bool:
+    """Whether each row can have a loss of its own."""
+    try:
+        copy.deepcopy(loss)
+    except Exception:
+        return False
+    return True
 
 
 def _gradients(total: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -231,7 +243,11 @@ def _with_globals(function: Any, names: dict[str, Any]) -> Any:
 
 @contextmanager
 def fixed_settings(device: Any) -> Iterator[None]:
-    """Switch derivatives on, mixed precision off and warnings off (a warning that depends on a row is an output)."""
+    """Switch derivatives on, mixed precision off and warnings off (a warning that depends on a row is an output).
+
+    What code changes of these settings inside, and of the default type, ends with it.
+    """
+    kind = torch.get_default_dtype()
     with (
         warnings.catch_warnings(),
         torch.inference_mode(False),
@@ -239,4 +255,7 @@ def fixed_settings(device: Any) -> Iterator[None]:
         torch.autocast(device.type, enabled=False),
     ):
         warnings.simplefilter("ignore")
-        yield
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(kind)

@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dpsco.clipping.torch.batching_rules import BatchingRules
+from dpsco.clipping.torch.set_memory import leaves_unset
 from dpsco.clipping.torch.value_reads import copied_values, reads_values
 from dpsco.errors import InvalidArgument
 
@@ -48,6 +49,8 @@ WRITES = (
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 _READS_VALUES = "the model or the loss reads values of its rows"
+_EXCHANGES = "the model or the loss exchanges the memory of tensors"
+_LENGTHEN = ("aten::resize", "aten::resize_", "aten::resize_as", "aten::resize_as_")
 
 
 class Unrecordable(Exception):
@@ -185,7 +188,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunction():
             try:
-                return self._note(aten.clone.default if func is aten.lift_fresh.default else func, args, kwargs or {})
+                made = self._note(aten.clone.default if func is aten.lift_fresh.default else func, args, kwargs or {})
+                if leaves_unset(func):  # a step that sets it belongs to the pass
+                    self._note(aten.fill_.Scalar, (made, 0), {})
+                return made
             except (InvalidArgument, Unrecordable) as refusal:
                 self.refusal = refusal
                 raise
@@ -196,6 +202,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         storages = {_storage(tensor) for tensor in tensors}
         varies, by_row = not storages.isdisjoint(self.varying), not storages.isdisjoint(self.of_row)
+        if func._schema.name in _LENGTHEN:
+            raise Unrecordable(_EXCHANGES)
         if varies:
             self._check(func, args, tensors)
         if by_row and not self.rules.keep_rows_apart(func, args, [t for t in tensors if _storage(t) in self.of_row]):
@@ -228,8 +236,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             raise Unrecordable("the model or the loss uses tensors of a type of its own")
         if reads_values(func, args):
             raise Unrecordable(_READS_VALUES)
-        if func._schema.name in ("aten::as_strided_", "aten::resize_", "aten::set_"):
-            raise Unrecordable("the model or the loss exchanges the memory of tensors")
+        if func._schema.name in ("aten::as_strided_", "aten::set_"):
+            raise Unrecordable(_EXCHANGES)
 
     def _written(self, func: Any, args: Any, kwargs: dict[str, Any]) -> set[int]:
         schema = func._schema.arguments
@@ -249,7 +257,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             return leaf
         place, here = self.places.get(id(leaf)), self.memory.get(_memory(leaf))
         if place is not None and here is None:
-            raise Unrecordable("the model or the loss exchanges the memory of tensors")
+            raise Unrecordable(_EXCHANGES)
         if place is None and here is None and _storage(leaf) in self.varying:
             raise Unrecordable("the model or the loss makes tensors out of sight of PyTorch")
         found = here if place is None else place

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from dpsco.clipping.torch.checks import check_rows_independent, synthetic_rows
 from dpsco.clipping.torch.ghost_rules import Rule, rule_of
-from dpsco.clipping.torch.passes import Captured, LossFunction, Recorded, fixed_settings, one_by_one
+from dpsco.clipping.torch.passes import Captured, LossFunction, Recorded, can_be_copied, fixed_settings, one_by_one
 from dpsco.clipping.torch.recorded import Unrecordable
 from dpsco.clipping.torch.terms import Term
 from dpsco.clipping.torch.weights import Weights
@@ -134,6 +134,12 @@ class _Trial:
             else:
                 alone = "vmap does not support the model"
         except Unrecordable as error:
+            if not can_be_copied(self._loss):
+                raise InvalidArgument(
+                    f"The loss cannot be copied, and {error}: each row then needs a copy of its own, since the loss "
+                    "could keep something of a row for the next one. Remove what cannot be copied (a lock, a file, a "
+                    "generator), or make the loss a function."
+                ) from None
             ghosts, reasons, passes, together, alone = {}, {}, None, False, str(error)
         lines, rest, row_bytes = _served(self._weights, ghosts, reasons, size, alone)
         return Structure(ghosts, rest, passes, together, row_bytes, lines, shape, inputs, labels, classes)
