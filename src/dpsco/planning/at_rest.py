@@ -12,7 +12,7 @@ In a population (spectrum_priors.py) of curvatures h_j, squared distances d_j an
     plain rounds             as response_planner.py predicts
 
 An objective behind a survey has the formula of rounds behind one. The last two leave out what planning from a noisy
-release and few rounds cost: ``SURVEYED`` and ``BEHIND`` more, and ``DOUBT`` more per unit of the survey's noise. These
+release and few rounds cost: ``SURVEYED`` and ``BEHIND`` times, and ``DOUBT`` more per unit of the survey's noise. These
 were set on the twenty regimes of python -m benchmarks solvers, on those of --random 1 to 4 and 501, and on some thirty
 others of 1,000 to 8,000 rows. ``PLAIN`` is a cautious guess: none of these regimes is planned without a survey. The
 least geometric mean over the populations wins. Public numbers alone decide. One pass is kept where it is all that is
@@ -56,9 +56,10 @@ SURVEYED, PLAIN = 2.0, 1.5
 """Excess over predicted excess, relative to that of objective perturbation: of rounds behind a survey, and of the plain
 plan."""
 
-BEHIND = {True: 0.85, False: 1.2}
-"""The same of an objective behind a survey, with an intercept and without. Objective perturbation has more than is
-predicted for it where a few directions hold most of the rows' length, and the constant is one such direction."""
+BEHIND, BEHIND_FAINT, FAINT = 0.85, 1.2, 0.04
+"""The same of an objective behind a survey: with an intercept, and without one or where the survey's noise, as ``SEEN``
+counts it, is above ``FAINT``. Objective perturbation has more than is predicted for it where a few directions hold most
+of the rows' length, and the constant is one such direction."""
 
 DOUBT = 0.25
 """What a survey adds to the first two of these, in units of its noise over a typical direction."""
@@ -111,8 +112,8 @@ def least_excess(one_pass: Plan, problem: Problem, *, wide: Problem | None = Non
     if not budget.private or n < 2:
         return one_pass
     surveyed = isinstance(one_pass.method, Surveyed)
-    least = (SEEN if surveyed else SEEN_BY_FEW) * (problem.dimension + problem.intercept)
-    seen = _survey_noise(one_pass) < least * math.sqrt(problem.loss.outputs)
+    noise = _survey_noise(one_pass) / (problem.dimension + problem.intercept) / math.sqrt(problem.loss.outputs)
+    seen = noise < (SEEN if surveyed else SEEN_BY_FEW)
     asked = one_pass.problem if surveyed else wide if seen and n >= FEWEST else None
     possible = not gaussian and _work(problem, n) <= MOST_WORK
     behind = _behind_survey(asked, n, budget) if asked is not None and possible else None
@@ -122,7 +123,8 @@ def least_excess(one_pass: Plan, problem: Problem, *, wide: Problem | None = Non
         return dataclasses.replace(one_pass, rule=f"{one_pass.rule}, {_SCALES}")
     found = [(_one_pass_excess(one_pass), one_pass)]
     if behind is not None:
-        found.append((_one_pass_excess(one_pass) * BEHIND[problem.intercept] / SURVEYED, behind))
+        more = BEHIND if problem.intercept and noise < FAINT else BEHIND_FAINT
+        found.append((_one_pass_excess(one_pass) * more / SURVEYED, behind))
     for name in (ObjectivePerturbation.name, SufficientStatistics.name):
         try:
             plan = rest_plan(problem, n, budget, name)
