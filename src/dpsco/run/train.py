@@ -36,6 +36,9 @@ __all__ = ["drive", "library_oracle", "train"]
 
 T = TypeVar("T")
 
+_OWN_ORACLES = (CompiledOracle, LinearOracle, MappedOracle, SurveyOracle)
+"""Oracles with threads of their own: those of BLAS would only be in their way."""
+
 
 def train(
     plan: Plan,
@@ -120,7 +123,7 @@ def train(
         run.rows_read = stream.rows_read
 
     # Limit BLAS to one thread: the library's oracles parallelise themselves.
-    calm = one_blas_thread() if isinstance(oracle, (CompiledOracle, LinearOracle, SurveyOracle)) else nullcontext()
+    calm = one_blas_thread() if isinstance(oracle, _OWN_ORACLES) else nullcontext()
     with run, calm:
         layout = dataclasses.replace(run.layout, label_rule=getattr(oracle, "label_rule", None))
         batches = stream.open(layout, run.sample)
