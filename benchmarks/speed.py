@@ -171,7 +171,7 @@ def sparse_case(n: int = 12_000_000, width: int = 100_000, stored: int = 50) -> 
     print(f"   (gather {seconds['gather']:.3f} s, scatter {seconds['scatter']:.3f} s)", flush=True)
 
 
-def diagonal_case(n: int = 4_000_000, width: int = 100_000, stored: int = 50, rounds: int = 15) -> None:
+def diagonal_case(n: int = 1_000_000, width: int = 100_000, stored: int = 50, rounds: int = 15) -> None:
     """Print the time of rounds on sparse rows in a diagonal metric over the same rounds without it."""
     features, labels = sparse_rows(n, width, stored, 1), np.resize([0.0, 1.0, 1.0], n)
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=width)

@@ -51,6 +51,11 @@ class DiagonalMap(RowMap):
         object.__setattr__(self, "scales", rounded)
 
     @cached_property
+    def kept(self) -> dict[tuple[int, float], tuple[Array, Array]]:
+        """What clipping/scaled.py computes once for all rounds of one size and clip. Public."""
+        return {}
+
+    @cached_property
     def norm(self) -> float:
         """Largest scale; infinite if one is not finite or not positive."""
         proper = np.all(np.isfinite(self.scales)) and np.all(self.scales > 0)

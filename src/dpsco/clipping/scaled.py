@@ -99,7 +99,10 @@ class ScaledOracle(CompiledOracle):
             factor[-1] *= row_map.constant
         square = factor[-1] ** 2 if row_map.constant > 0 else 0.0
         numbers = np.array([row_map.feature_norm, row_map.constant, square, *_SQUARES[dtype]])
-        grids = np.ldexp(1.0, np.frexp(_SAFE * query.size * query.clip / factor)[1] - 50)
+        of = query.size, query.clip
+        if of not in row_map.kept:  # rounds are alike, and this takes as long as some thousand rows
+            grids = np.ldexp(1.0, np.frexp(_SAFE * query.size * query.clip / factor)[1] - 50)
+            row_map.kept[of] = np.asarray(origin(grids))[: row_map.columns], factor[: row_map.columns]
         ask = self.ask(query, width, False)
 
         def run(arrays: Any, edges: Any, counter: Any, out: Array, tallies: Any) -> None:
@@ -107,5 +110,4 @@ class ScaledOracle(CompiledOracle):
             scaled(ask, numbers, *arrays, points, merged, edges, counter, out[0], tallies)
             give_back(merged)
 
-        size = row_map.columns
-        return self._sparse_kernel(run, dtype, rows, np.asarray(origin(grids))[:size], factor[:size])
+        return self._sparse_kernel(run, dtype, rows, *row_map.kept[of])
