@@ -262,7 +262,9 @@ class TorchOracle:
         """Return ``_terms``, or None and only the type of the error: its text and frames contain rows."""
         try:
             return self._terms(*arguments), ""
-        except Exception as error:
+        except KeyboardInterrupt:  # of the user, not of a row
+            raise
+        except BaseException as error:  # SystemExit too: a row must not end the process
             return None, type(error).__name__
 
     def _failing(
