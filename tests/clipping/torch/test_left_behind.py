@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import numpy as np
 import pytest
 import torch
 
 import dpsco
+from dpsco.clipping.torch.passes import fixed_settings
 from dpsco.errors import InvalidArgument
 from dpsco.query import Batch, Query
 
@@ -131,3 +133,26 @@ def test_sums_are_right_where_float32_products_may_be_rounded_to_bfloat16() -> N
         np.testing.assert_allclose(ask(oracle), expected, rtol=0, atol=0.05)
     finally:
         torch.backends.mkldnn.matmul.fp32_precision = kept
+
+
+def test_warnings_stay_off_while_any_thread_computes_and_return_after_the_last() -> None:
+    """Each thread restored the settings that it had found: those of the process while another computed, or none."""
+    entered, left = threading.Event(), threading.Event()
+    before, seen = list(warnings.filters), []
+
+    def other() -> None:
+        with fixed_settings(torch.device("cpu")):
+            entered.set()
+            left.wait(20)
+            with warnings.catch_warnings(record=True) as shown:
+                warnings.warn("a row", stacklevel=1)
+            seen.append(len(shown))
+
+    thread = threading.Thread(target=other)
+    with fixed_settings(torch.device("cpu")):
+        thread.start()
+        entered.wait(20)
+    left.set()
+    thread.join()
+    assert seen == [0]
+    assert warnings.filters == before

@@ -11,6 +11,7 @@ watched (``_Projections``).
 from __future__ import annotations
 
 import copy
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -110,7 +111,7 @@ def one_by_one(
     made = []
     with torch.random.fork_rng(devices=[]):
         for k in range(len(labels)):
-            with fixed_settings(rows.device), SetMemory():
+            with _of_one_row(rows.device):
                 torch.default_generator.manual_seed(0)
                 module, own = _copied(weights, point)
                 outputs = module(rows[k : k + 1].clone())
@@ -241,20 +242,48 @@ def _with_globals(function: Any, names: dict[str, Any]) -> Any:
     return FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
 
 
+_WARNINGS = threading.Lock()
+_silent: list[Any] = []
+"""The settings of warnings before the first pass that is running, once per pass: they are those of the process."""
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Switch warnings off until the last thread that asked for it has left."""
+    with _WARNINGS:
+        if not _silent:
+            before = warnings.catch_warnings()
+            before.__enter__()
+        else:
+            before = _silent[0]
+        _silent.append(before)
+        warnings.simplefilter("ignore")
+    try:
+        yield
+    finally:
+        with _WARNINGS:
+            if len(_silent) == 1:
+                _silent[0].__exit__(None, None, None)
+            _silent.pop()
+
+
 @contextmanager
 def fixed_settings(device: Any) -> Iterator[None]:
-    """Switch derivatives on, mixed precision off and warnings off (a warning that depends on a row is an output).
-
-    What code changes of these settings inside, and of the default type, ends with it.
-    """
-    kind = torch.get_default_dtype()
+    """Switch derivatives on, mixed precision off and warnings off (a warning that depends on a row is an output)."""
     with (
-        warnings.catch_warnings(),
+        _no_warnings(),
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast(device.type, enabled=False),
     ):
-        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def _of_one_row(device: Any) -> Iterator[None]:
+    """End with the row what the code of a model changes of these settings and of torch's default type."""
+    kind = torch.get_default_dtype()
+    with fixed_settings(device), SetMemory():
         try:
             yield
         finally:
