@@ -11,13 +11,16 @@ import torch
 from torch import nn
 from torch.utils.data import (
     BatchSampler,
+    ConcatDataset,
     DataLoader,
     Dataset,
     IterableDataset,
     RandomSampler,
+    Subset,
     SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
+    random_split,
 )
 
 import dpsco
@@ -228,6 +231,20 @@ def test_a_place_that_a_sampler_draws_again_is_left_out(collate: Any) -> None:
             dpsco.torch.fit(network(), cross_entropy, loader, n=2 * N, input_shape=SHAPE, **DECLARED)
         counts.append(sum(seen))
     assert counts == [N] * 5
+
+
+def test_a_row_that_a_dataset_names_again_is_left_out() -> None:
+    """Oversampling by ``Subset``, or a dataset joined with itself: one row entered as many contributions."""
+    rows = Rows()
+    again = Subset(rows, [*range(N), *[7] * (N // 2), *[-1] * (N // 2)])
+    joined = ConcatDataset([rows, Subset(rows, range(N))])
+    halves = ConcatDataset(random_split(rows, [N // 2, N // 2]))
+    for given in (again, joined, halves):
+        seen: list[int] = []
+        with watching(lambda query, clipped, released, seen=seen: seen.append(clipped.rows)):
+            loader = DataLoader(given, batch_size=50, shuffle=True)
+            dpsco.torch.fit(network(), cross_entropy, loader, n=2 * N, input_shape=SHAPE, **DECLARED)
+        assert sum(seen) == N
 
 
 def test_places_from_the_end_of_a_dataset_without_a_length_are_refused() -> None:

@@ -4,11 +4,13 @@ A loader joins its rows by ``collate_fn``. Where that is torch's own, the rows a
 of another shape or type then changes itself alone. A collate function of the caller's makes chunks (X, y).
 
 One row may enter one contribution only. Samplers that are known to draw rows again are refused. Of any other sampler
-that is not torch's own, places that it draws again are left out: they depend on no row.
+that is not torch's own, places that it draws again are left out: they depend on no row. So are those that a ``Subset``
+or a ``ConcatDataset`` names again.
 """
 
 from __future__ import annotations
 
+import bisect
 import copy
 import operator
 from collections.abc import Iterable, Iterator
@@ -17,9 +19,11 @@ from typing import Any
 import torch
 from torch.utils.data import (
     BatchSampler,
+    ConcatDataset,
     IterableDataset,
     RandomSampler,
     SequentialSampler,
+    Subset,
     TensorDataset,
     WeightedRandomSampler,
 )
@@ -70,6 +74,7 @@ def loader_chunks(loader: Any, shape: tuple[int, ...], dtype: str) -> ShapedChun
     if pairs:
         apart.collate_fn = list
     own = type(loader.batch_sampler) is BatchSampler and type(sampler) in (SequentialSampler, RandomSampler)
+    own = own and not isinstance(loader.dataset, (Subset, ConcatDataset))
     if not own and not isinstance(loader.dataset, IterableDataset):
         object.__setattr__(apart, "batch_sampler", _Once(loader))  # a loader guards its own attributes
     return ShapedChunks(_Plain(apart, pairs=pairs), shape, dtype, together=not pairs)
@@ -94,7 +99,7 @@ class _Once:
         self._rows = loader.dataset
 
     def __iter__(self) -> Iterator[list[Any]]:
-        seen: set[int | str] = set()
+        seen: set[tuple[int, int | str]] = set()
         for batch in self._batches:
             named = {_name(place, self._rows): place for place in batch}
             fresh = [place for name, place in named.items() if name not in seen]
@@ -103,21 +108,26 @@ class _Once:
                 yield fresh
 
 
-def _name(place: Any, rows: Any) -> int | str:
-    """Return what tells a place apart: 3, ``np.int64(3)``, ``torch.tensor(3)`` and 3 - len(rows) are one."""
+def _name(place: Any, rows: Any) -> tuple[int, int | str]:
+    """Return what tells a row apart: 3, ``np.int64(3)``, ``torch.tensor(3)`` and 3 - len(rows) are one."""
     try:
         index = operator.index(place)
     except TypeError:
-        return repr(place)
-    if index >= 0:
-        return index
-    try:
-        return index + len(rows)
-    except TypeError:
-        raise InvalidArgument(
-            "The sampler counts places from the end of a dataset that has no length, so they may be those of rows "
-            "that it draws elsewhere. Give the dataset a __len__, or use places from 0."
-        ) from None
+        return id(rows), repr(place)
+    if index < 0:
+        try:
+            index += len(rows)
+        except TypeError:
+            raise InvalidArgument(
+                "The sampler counts places from the end of a dataset that has no length, so they may be those of rows "
+                "that it draws elsewhere. Give the dataset a __len__, or use places from 0."
+            ) from None
+    if isinstance(rows, Subset) and 0 <= index < len(rows.indices):
+        return _name(rows.indices[index], rows.dataset)
+    if isinstance(rows, ConcatDataset) and 0 <= index < len(rows):
+        part = bisect.bisect_right(rows.cumulative_sizes, index)
+        return _name(index - (rows.cumulative_sizes[part - 1] if part else 0), rows.datasets[part])
+    return id(rows), index
 
 
 class _Plain:
