@@ -68,11 +68,11 @@ def passes_of_row(
     Raise InvalidArgument if such a rule calls code outside JAX.
     """
 
-    def of_row(own: Any, a: Any, y: Any) -> Factors:
-        return _factors_of_row(closed, rules, *own, a, y)
+    def of_row(at: Any, factors: Any, a: Any, y: Any) -> Factors:
+        return _factors_of_row(closed, rules, at, factors, a, y)
 
     row = shaped(features.shape[1:], features.dtype), shaped((), labels.dtype)
-    program, found = jax.make_jaxpr(of_row, return_shape=True)((points, weights), *row)
+    program, found = jax.make_jaxpr(of_row, return_shape=True)(points, weights, *row)
     check_stays_inside(program)
     given, form = jax.tree.leaves((points, weights)), jax.tree.structure(found)
     return lambda a, y: jax.tree.unflatten(form, jaxpr_as_fun(program)(*given, a, y))
