@@ -317,3 +317,28 @@ def test_sums_do_not_depend_on_how_the_batch_was_cut() -> None:
         for cut in cuts
     ]
     assert totals[0].tobytes() == totals[1].tobytes() == totals[2].tobytes()
+
+
+class UsesWeightsTwice(nn.Module):
+    """The weights of a layer, once more, where x > 5: synthetic rows have a derivative of 0 there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 40), nn.Linear(40, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(x)) + nn.functional.relu(x - 5)[:, :3] * self.first.weight.sum()
+
+
+def test_a_second_use_that_synthetic_rows_do_not_show_is_found() -> None:
+    """The gradient of such a row was wrong by three quarters of its length."""
+    torch.manual_seed(0)
+    oracle = dpsco.torch.oracle(UsesWeightsTwice(), cross_entropy)
+    row, label = torch.full((1, 4), 8.0), torch.tensor([1])
+    query = Query(0, (oracle.start,), (1.0,), 1e9, 1)
+    found = oracle.answer(query, Batch(0, [(row.numpy(), label.numpy())])).total
+    model = oracle.load(oracle.start)
+    expected = torch.autograd.grad(cross_entropy(model(row), label).sum(), list(model.parameters()))
+    np.testing.assert_allclose(found, torch.cat([part.flatten() for part in expected]).numpy(), rtol=1e-4, atol=1e-5)
+    assert "first.weight: vmap (its parameters are used elsewhere too)" in oracle.describe(4)
+    assert "last.weight: ghost" in oracle.describe(4)

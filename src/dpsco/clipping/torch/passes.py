@@ -30,7 +30,7 @@ from dpsco.clipping.torch.recorded import record
 from dpsco.clipping.torch.set_memory import SetMemory
 from dpsco.clipping.torch.weights import Weights
 
-__all__ = ["Captured", "LossFunction", "Recorded", "can_be_copied", "fixed_settings", "one_by_one"]
+__all__ = ["Captured", "LossFunction", "Recorded", "can_be_copied", "fixed_settings", "one_by_one", "used_outside"]
 
 Tensor = Any
 LossFunction = Callable[[Any, Any], Any]
@@ -118,6 +118,45 @@ def one_by_one(
                 total = _loss_copy(loss)(outputs, labels[k : k + 1].clone()).sum()
                 made.append(_gradients(total, [own[name] for name in names]))
     return {name: torch.stack(parts) for name, *parts in zip(names, *made, strict=True)}
+
+
+def used_outside(weights: Weights, layers: Sequence[str], loss: LossFunction, row: Tensor, label: Tensor) -> set[str]:
+    """Return which of ``layers`` have a parameter that reaches the loss of a synthetic row other than by their call.
+
+    Derivatives of 0 count: another row may have others.
+    """
+    module = copy.deepcopy(weights.untouched)
+    point = {name: value.clone().requires_grad_() for name, value in weights.parameters(weights.start).items()}
+
+    def cut(layer: Any) -> None:
+        kept: list[tuple[Any, dict[str, Any]]] = []
+
+        def enter(*_: Any) -> None:
+            # The parts of an attention are not called: their parameters are used in its own call.
+            for part in layer.modules() if isinstance(layer, nn.MultiheadAttention) else (layer,):
+                kept.append((part, dict(part._parameters)))
+                part._parameters.update({name: None if p is None else p.detach() for name, p in kept[-1][1].items()})
+
+        def leave(*_: Any) -> None:
+            while kept:
+                part, own = kept.pop()
+                part._parameters.update(own)
+
+        layer.register_forward_pre_hook(enter)
+        layer.register_forward_hook(leave, always_call=True)
+
+    called = {module.get_submodule(name) for name in layers}
+    for layer in called | {each for each in module.modules() if isinstance(each, nn.MultiheadAttention)}:
+        cut(layer)
+    try:
+        total = loss(functional_call(module, point, (row[None].clone(),)), label[None].clone()).sum()
+    except Exception:  # its code needs the parameters themselves
+        return set(layers)
+    if not total.requires_grad:
+        return set()
+    names = [full for full in point if full.rpartition(".")[0] in layers]
+    found = torch.autograd.grad(total, [point[full] for full in names], allow_unused=True)
+    return {full.rpartition(".")[0] for full, one in zip(names, found, strict=True) if one is not None}
 
 
 def _copied(weights: Weights, point: Parameters) -> tuple[Any, Parameters]:

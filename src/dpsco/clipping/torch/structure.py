@@ -19,7 +19,15 @@ from torch.utils._pytree import tree_leaves
 
 from dpsco.clipping.torch.checks import check_rows_independent, synthetic_rows
 from dpsco.clipping.torch.ghost_rules import Rule, rule_of
-from dpsco.clipping.torch.passes import Captured, LossFunction, Recorded, can_be_copied, fixed_settings, one_by_one
+from dpsco.clipping.torch.passes import (
+    Captured,
+    LossFunction,
+    Recorded,
+    can_be_copied,
+    fixed_settings,
+    one_by_one,
+    used_outside,
+)
 from dpsco.clipping.torch.recorded import Unrecordable
 from dpsco.clipping.torch.terms import Term
 from dpsco.clipping.torch.weights import Weights
@@ -114,6 +122,9 @@ class _Trial:
             if ghosts:
                 passes = Recorded(self._weights, list(ghosts), (), self._loss, self._rows[0], self._labels[0])
                 found, fast = self._run(passes)
+                for name in used_outside(self._weights, list(ghosts), self._loss, self._rows[0], self._labels[0]):
+                    reasons[name] = "its parameters are used elsewhere too"
+                    del ghosts[name]
                 for name in list(ghosts):
                     if why := self._fault(name, ghosts[name], found, passes.calls.get(name, 0)):
                         reasons[name] = why
