@@ -53,7 +53,7 @@ COUNTED_ONCE = (
         "operators that add a row's place to its indices run under vmap",
         (
             ("clipping/torch/recorded.py", "if together and not self.apart:", "if together:"),
-            ("clipping/torch/structure.py", "if passes.apart:", "if False:"),
+            ("clipping/torch/structure.py", "if passes.apart:\n            return", "if False:\n            return"),
         ),
         ("tests/clipping/torch/test_recorded.py::test_the_sum_is_that_of_rows_that_are_alone",),
     ),
@@ -92,7 +92,7 @@ COUNTED_ONCE = (
     ),
     Mutant(
         "a row whose place is counted from the end counts again",
-        (("clipping/torch/loader.py", "return index + len(rows)", "return index"),),
+        (("clipping/torch/loader.py", "index += len(rows)", "index += 0"),),
         ("tests/clipping/torch/test_fit.py::test_a_place_that_a_sampler_draws_again_is_left_out",),
     ),
     Mutant(

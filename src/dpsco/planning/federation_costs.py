@@ -95,8 +95,9 @@ def _surveyed(plan: Plan, seconds: float) -> list[DeviceCost]:
     numbers, most = columns**2, rank_of(columns) // 2
     if isinstance(plan.method, Surveyed) and plan.method.kind == "low-rank":
         numbers = min(numbers, 1 + columns + most * (columns + 1))
-    if isinstance(plan.method, Surveyed) and plan.method.kind == "diagonal" and columns > WIDEST:
-        numbers = 1 + columns
+    if isinstance(plan.method, Surveyed) and plan.method.kind == "diagonal":
+        # With an intercept the map of a narrow table keeps the direction of the mean row.
+        numbers = 1 + columns if columns > WIDEST or not plan.problem.intercept else numbers
     parts = (
         ("this plan, survey", 1, rows, _SURVEY, length),
         ("this plan, later rounds", later, n - rows, 16 * (1 + p) + 8 * numbers, p),
