@@ -308,6 +308,19 @@ def test_a_penalty_is_that_of_ridge_regression_and_costs_nothing(penalty) -> Non
     assert np.linalg.norm(found - wanted) < 0.1 * np.linalg.norm(wanted)
 
 
+@pytest.mark.parametrize("survey", ["diagonal", "low-rank"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_penalty_is_kept_behind_maps_that_hold_no_matrix(survey, intercept) -> None:
+    rng = np.random.default_rng(0)  # columns without correlations: all kinds of survey show the same
+    rows = rng.standard_normal((40_000, 20)) / 5
+    labels = (4 * rows[:, 0] + rng.logistic(size=40_000) > 0).astype(int)
+    facts = {"epsilon": 4.0, "delta": 1e-6, "classes": (0, 1), "fit_intercept": intercept, "penalty": 0.01}
+    wanted, found = (
+        dpsco.PrivateLogisticRegression(**facts, survey=kind).fit(rows, labels).coef_ for kind in ("full", survey)
+    )
+    assert np.linalg.norm(found - wanted) < 0.15 * np.linalg.norm(wanted)
+
+
 def test_a_penalty_without_a_survey_is_refused_before_a_row_is_used() -> None:
     with pytest.raises(dpsco.InvalidArgument, match="geometry that a survey releases"):
         fitted(penalty=0.1, survey="none")

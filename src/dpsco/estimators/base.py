@@ -291,19 +291,16 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
 
     def _check_penalty(self, planned: Plan) -> None:
         """Refuse a penalty that cannot be kept, before a row is used."""
-        if self.penalty and not (isinstance(planned.method, Surveyed) and planned.method.single_epoch):
+        if not self.penalty:
+            return
+        positive("penalty", self.penalty, "It is the weight of half the squared norm of the coefficients.")
+        if not (isinstance(planned.method, Surveyed) and planned.method.single_epoch):
             raise InvalidArgument(
                 f"penalty={self.penalty} is applied in the geometry that a survey releases, and this plan has none (n "
                 "is too small, survey='none', another solver, or a start). Leave the penalty out, or lower radius."
             )
-        wide = self._width + bool(self.fit_intercept) > WIDEST
-        if self.penalty and wide:
-            raise InvalidArgument(
-                f"penalty={self.penalty} is applied to a matrix of all columns, at most {WIDEST:,} of them. Leave the "
-                "penalty out, or lower radius."
-            )
-        if self.penalty:
-            positive("penalty", self.penalty, "It is the weight of half the squared norm of the coefficients.")
+        if self._width + bool(self.fit_intercept) > WIDEST:
+            raise InvalidArgument(f"penalty={self.penalty} takes at most {WIDEST:,} columns. Leave it out.")
 
     def _cap(self, unit: Any) -> ContributionCap | None:
         if (unit is None) != (self.max_rows_per_unit is None):

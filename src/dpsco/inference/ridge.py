@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsco.clipping.diagonal_map import DiagonalMap
 from dpsco.inference.curvature import curvature, moment_of_rows
 from dpsco.inference.evidence import Evidence
 from dpsco.parallel import one_blas_thread
@@ -35,8 +34,8 @@ def ridge(evidence: Evidence, penalty: float) -> Array:
     Guarantee: a function of released values and public numbers.
     """
     second, problem = evidence.second, evidence.plan.problem
-    shape, diagonal = second.geometry, isinstance(second.map, DiagonalMap)
-    matrix = np.diag(second.map.turned(np.ones(shape.p))) if diagonal else second.map.matrix
+    shape = second.geometry
+    matrix = np.column_stack([second.map.turned(column) for column in np.eye(shape.p)])  # a map need not hold it
     own = matrix * second.map.own_scale
     u = evidence.final.reshape(problem.loss.outputs, -1)
     with one_blas_thread(), np.errstate(all="ignore"):

@@ -93,8 +93,7 @@ class _Record:
         self._key = key
         self._fingerprints = fingerprints
         self._copied = False
-        # For forks that Python is not told of, and for those between the making of the key and this line.
-        self._process = os.getpid() if process is None else process
+        self._process = os.getpid() if process is None else process  # for forks that Python is not told of, or early
         forget_in_children(self)
 
     def forget(self) -> None:
@@ -317,7 +316,7 @@ def open_folder(
     resume : bool
         Whether to continue a run in the folder.
     process : int, optional
-        The process that made the key, asked before it was made; this one unless given.
+        The process that made the key; this one unless given.
 
     Raises
     ------
