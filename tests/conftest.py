@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import hypothesis
 import pytest
 from _pytest.doctest import DoctestModule
 from tests.optional_packages import pytest_pycollect_makemodule  # noqa: F401  (a hook)
@@ -24,6 +25,9 @@ from tests.proof_table import MARKS, marks_of
 
 LIMIT = 1e-4
 ROOT = Path(__file__).parents[1]
+
+hypothesis.settings.register_profile("any machine", deadline=None)  # a busy machine fails no example
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

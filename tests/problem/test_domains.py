@@ -27,7 +27,7 @@ vectors = st.lists(st.floats(-1e6, 1e6), min_size=P, max_size=P).map(np.array)
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda d: d.kind)
 @given(x=vectors, other=vectors)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_projection_is_idempotent_nearest_and_never_expands(domain, x, other) -> None:
     scale = 1 + np.abs(x).max() + np.abs(other).max()
     p, q = domain.project(x), domain.project(other)

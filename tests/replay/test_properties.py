@@ -24,7 +24,7 @@ BOUNDED = st.floats(min_value=-1e3, max_value=1e3)
 CLIPS = st.floats(min_value=1e-100, max_value=1e100)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(arrays(np.float64, (3, 5), elements=ANY), CLIPS)
 def test_a_clipped_row_is_never_longer_than_the_clip(rows: np.ndarray, clip: float) -> None:
     """In exact arithmetic, for rows of any float64 at all."""
@@ -37,7 +37,7 @@ def test_a_clipped_row_is_never_longer_than_the_clip(rows: np.ndarray, clip: flo
         assert exact <= Fraction(clip) ** 2 or float(np.max(np.abs(row))) < 1e-280
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(arrays(np.float64, (4, 3), elements=ANY), arrays(np.float64, 4, elements=ANY), st.integers(1, 50))
 def test_whatever_a_gradient_function_returns_a_row_moves_the_sum_by_at_most_the_clip(rows, values, t) -> None:
     oracle = dpsco.PerExample(lambda x, features, label: features * label + x)
@@ -64,7 +64,7 @@ def plans(draw: st.DrawFn) -> dpsco.Plan:
     return dpsco.Plan(problem, rounds * draw(st.integers(1, 99)), budget, method)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(plans())
 def test_a_plan_survives_json_and_pickle_and_its_noise_pays_for_its_promise(plan: dpsco.Plan) -> None:
     for copy in (dpsco.Plan.from_json(plan.to_json()), pickle.loads(pickle.dumps(plan))):  # noqa: S301
@@ -87,7 +87,7 @@ def test_a_pickled_plan_holds_its_fields_and_no_noise() -> None:
     assert b"Calibration" not in pickle.dumps(plan)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 40), max_size=12).filter(any), st.integers(1, 7), st.integers(1, 20))
 def test_rows_reach_their_round_once_and_in_order_however_they_are_cut(pieces, rounds, size) -> None:
     problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(1.0), 1)
@@ -114,7 +114,7 @@ class Stop(Exception):
     pass
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(1, 6), st.data())
 def test_a_run_stopped_anywhere_and_resumed_is_the_undisturbed_one(rounds: int, data: st.DataObject) -> None:
     stops = data.draw(st.lists(st.integers(0, rounds - 1), max_size=3))

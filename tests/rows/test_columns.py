@@ -30,7 +30,7 @@ from .conftest import COLUMNS, LABELS, ROWS, table, write
 CELLS = ["1", " 2.5 ", ".5", "1.", "-1e5", "3E-02", "+1", "nan", "inf", "1e999", "", "1_0", "0x10", "١", "1" * 26, "-"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.one_of(st.sampled_from(CELLS), st.text("0123456789.eE+- x", max_size=9), st.floats().map(repr))))
 def test_a_cell_means_the_same_in_python_and_in_arrow_and_whatever_is_beside_it(cells) -> None:
     together = arrow_numbers(pa.array(cells, pa.string()))
@@ -105,7 +105,7 @@ def test_a_schema_survives_json_and_refuses_what_it_does_not_know() -> None:
             wrong()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 3), st.integers(1, 7))
 def test_the_cap_counts_the_first_rows_of_each_unit_over_all_calls(ids, limit, piece) -> None:
     cap = ContributionCap(limit)

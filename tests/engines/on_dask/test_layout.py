@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsco.engines.dask import layout
@@ -14,7 +14,6 @@ from dpsco.rows.shuffle import shuffled
 FILES = st.lists(st.lists(st.integers(0, 50), max_size=5), min_size=1, max_size=5)
 
 
-@settings(deadline=None)
 @given(FILES, st.integers(1, 12), st.integers(1, 70), st.integers(1, 9), st.integers(0, 40), st.integers(1, 90))
 def test_spans_cut_every_round_at_whole_units(groups, rounds, size, unit, shuffle, shard_rows) -> None:
     files = [(f"f{k}", tuple(rows)) for k, rows in enumerate(groups)]
