@@ -224,7 +224,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             if depends:
                 among |= touched | changed
         places = tuple(self._place(each) if isinstance(each, torch.Tensor) else None for each in results)
-        self.rules.note(func, args, results)
+        self.rules.note(func, args, results, changed)
         self.steps.append((_Step(func, arguments, options, places), varies, touched | storages, born, results))
         self.kept.append(tensors)
         return made
