@@ -10,8 +10,9 @@ and the right-hand side is kept. If x_0 and x_1 are close, its terms are as smal
 on the left are eta_t times a gradient and cancel.
 
 Guarantee: the factors of a row depend only on that row, its position in the block and the query. Both passes of one row
-are traced to equations, which are checked: these, and no code of the loss, run under ``vmap``. A row that is not finite
-is replaced by zeros before anything is computed.
+are traced to equations, which are checked: these, and no code of the loss, run under ``vmap``, or in a loop over the
+rows where ``vmap`` would mix them (known_primitives.py). A row that is not finite is replaced by zeros before anything
+is computed.
 Cost: one forward and one backward pass per point, without the gradients of leaves that have a rule.
 """
 
@@ -22,12 +23,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from dpsco.clipping.jax.ghost_rules import Gathered, Product, Rule, Whole
+from dpsco.clipping.jax.known_primitives import mixes_rows
 from dpsco.clipping.jax.tracing import check_stays_inside, run, shaped
 
-__all__ = ["Factors", "factors_of_rows", "is_outer", "passes_of_row", "screened"]
+__all__ = ["Factors", "factors_of_rows", "is_outer", "one_by_one", "passes_of_row", "screened"]
 
 Factors = list[Any]
 """Per leaf: the difference itself for ``Whole`` and formed products; ([G_s], [A_s]), each (T, .), for outer products;
@@ -55,17 +58,25 @@ def factors_of_rows(
 ) -> tuple[Factors, Any]:
     """Compute the factors of every row of a block, with a leading axis of rows, and which rows count."""
     features, labels, usable = screened(features, labels, there)
-    alone = passes_of_row(closed, rules, points, weights, features, labels)
+    alone, mixes = passes_of_row(closed, rules, points, weights, features, labels)
+    if mixes:
+        return one_by_one(alone, features, labels), usable
     rows: Any = jax.vmap(alone)
     return rows(features, labels), usable
 
 
+def one_by_one(alone: Callable[[Any, Any], Factors], features: Any, labels: Any) -> Factors:
+    """Compute the factors of rows in a loop that knows no positions, with a leading axis of rows."""
+    found: Factors = lax.map(lambda row: alone(*row), (features, labels))
+    return found
+
+
 def passes_of_row(
     closed: ClosedJaxpr, rules: Sequence[Rule], points: Any, weights: Any, features: Any, labels: Any
-) -> Callable[[Any, Any], Factors]:
-    """Return the factors as a function of one row and its label; rules for derivatives are called here, and not again.
+) -> tuple[Callable[[Any, Any], Factors], bool]:
+    """Return the factors as a function of one row and its label, and whether ``vmap`` of it would mix rows.
 
-    Raise InvalidArgument if such a rule calls code outside JAX.
+    Rules for derivatives are called here, and not again. Raise InvalidArgument if such a rule calls code outside JAX.
     """
 
     def of_row(at: Any, factors: Any, a: Any, y: Any) -> Factors:
@@ -75,7 +86,7 @@ def passes_of_row(
     program, found = jax.make_jaxpr(of_row, return_shape=True)(points, weights, *row)
     check_stays_inside(program)
     given, form = jax.tree.leaves((points, weights)), jax.tree.structure(found)
-    return lambda a, y: jax.tree.unflatten(form, jaxpr_as_fun(program)(*given, a, y))
+    return lambda a, y: jax.tree.unflatten(form, jaxpr_as_fun(program)(*given, a, y)), mixes_rows(program.jaxpr)
 
 
 def _factors_of_row(

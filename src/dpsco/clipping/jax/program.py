@@ -18,7 +18,7 @@ from jax.extend.core import ClosedJaxpr
 
 from dpsco.clipping.jax.blocks import Block, Form
 from dpsco.clipping.jax.clipped_sum import add_block, largest_block
-from dpsco.clipping.jax.factors import factors_of_rows, is_outer, passes_of_row, screened
+from dpsco.clipping.jax.factors import factors_of_rows, is_outer, one_by_one, passes_of_row, screened
 from dpsco.clipping.jax.ghost_rules import Gathered, Product, Rule, Whole, rules_of
 from dpsco.clipping.jax.pytrees import Layout, x64
 from dpsco.clipping.jax.tracing import flat_jaxpr, shaped
@@ -117,8 +117,8 @@ def compiled_rowwise(closed: ClosedJaxpr, rules: Sequence[Rule], points: int, ro
 
     def factors(at: Any, weights: Any, features: Any, labels: Any, there: Any) -> Any:
         features, labels, usable = screened(features, labels, there)
-        alone = passes_of_row(closed, rules, at, weights, features, labels)
-        return lax.map(lambda row: alone(*row), (features, labels)), usable
+        alone, _ = passes_of_row(closed, rules, at, weights, features, labels)
+        return one_by_one(alone, features, labels), usable
 
     def add(totals: Any, found: Any, usable: Any, clip: Any, grid: Any) -> Any:
         def one(totals: Any, row: Any) -> Any:
