@@ -257,6 +257,33 @@ def test_places_from_the_end_of_a_dataset_without_a_length_are_refused() -> None
         dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **DECLARED)
 
 
+@pytest.mark.parametrize("place", [(7,), [7], [6, 7], slice(6, 8), np.array([6, 7]), ..., None, 7.0])
+def test_places_that_do_not_tell_rows_apart_are_refused(place: Any) -> None:
+    """A tensor takes (7,) and 6:8 for places: row 7 was counted again."""
+    X, y = pictures()
+
+    def joined(rows: Any) -> Any:
+        return torch.cat([x.reshape(-1, *SHAPE) for x, _ in rows]), torch.cat([label.reshape(-1) for _, label in rows])
+
+    rows = TensorDataset(torch.from_numpy(X), torch.from_numpy(y))
+    loader = DataLoader(rows, batch_sampler=[[7], [place]], collate_fn=joined)
+    with pytest.raises(InvalidArgument, match="tell rows apart"):
+        dpsco.torch.fit(network(), cross_entropy, loader, n=N, input_shape=SHAPE, **DECLARED)
+
+
+def test_places_that_are_text_are_left_out_when_they_are_drawn_again() -> None:
+    class Named(Rows):
+        def __getitem__(self, place: Any) -> Any:
+            return self.rows[int(place)]
+
+    names = [str(place) for place in range(N)]
+    seen: list[int] = []
+    with watching(lambda query, clipped, released: seen.append(clipped.rows)):
+        loader = DataLoader(Named(), batch_sampler=[names, names[:50]])
+        dpsco.torch.fit(network(), cross_entropy, loader, n=2 * N, input_shape=SHAPE, **DECLARED)
+    assert sum(seen) == N
+
+
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # torch warns where there is one core
 def test_workers_that_each_hand_out_all_rows_are_refused() -> None:
     class Lines(IterableDataset):

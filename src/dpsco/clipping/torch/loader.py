@@ -109,11 +109,19 @@ class _Once:
 
 
 def _name(place: Any, rows: Any) -> tuple[int, int | str]:
-    """Return what tells a row apart: 3, ``np.int64(3)``, ``torch.tensor(3)`` and 3 - len(rows) are one."""
+    """Return what tells a row apart: 3, ``np.int64(3)``, ``torch.tensor(3)`` and 3 - len(rows) are one.
+
+    Text is a name too. Anything else may be one of several names of a row, or name several rows: (3,), [2, 3], 2:4.
+    """
+    if isinstance(place, str):
+        return id(rows), str(place)
     try:
         index = operator.index(place)
     except TypeError:
-        return id(rows), repr(place)
+        raise InvalidArgument(
+            f"The sampler draws places of type {type(place).__name__}, which do not tell rows apart: the same row may "
+            "be drawn again. Expected whole numbers or text."
+        ) from None
     if index < 0:
         try:
             index += len(rows)
