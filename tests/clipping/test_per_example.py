@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from typing import Any
 
@@ -155,3 +156,34 @@ def test_a_slope_that_fails_on_a_row_makes_it_a_zero_row_and_one_that_fails_alwa
     for rows in (ROWS, (np.zeros((0, 3)), np.zeros(0))):
         with pytest.raises(ZeroDivisionError):
             LinearOracle(CustomLoss(), slope=lambda score, label: 1 / 0).answer(QUERY, Batch(1, [rows]))
+
+
+def test_a_row_on_which_a_function_leaves_python_counts_as_zero() -> None:
+    """``sys.exit`` on one row ended the process: an outcome that the row decides."""
+
+    def gradient(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+        if y == 4:
+            sys.exit(1)
+        return a
+
+    def slope(score: float, label: float) -> float:
+        if label == 4:
+            raise GeneratorExit
+        return 1.0
+
+    kept = np.arange(10) != 4
+    for oracle in (PerExample(gradient), LinearOracle(CustomLoss(), slope=slope)):
+        answer = oracle.answer(QUERY, Batch(1, [ROWS]))
+        others = oracle.answer(QUERY, Batch(1, [(ROWS[0][kept], ROWS[1][kept])]))
+        assert np.allclose(answer.total, others.total, rtol=0, atol=1e-12)
+        assert answer.zeroed_rows == 1
+
+
+def test_an_interrupt_of_the_user_ends_the_run() -> None:
+    def gradient(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+        if y == 4:
+            raise KeyboardInterrupt
+        return a
+
+    with pytest.raises(KeyboardInterrupt):
+        PerExample(gradient).answer(QUERY, Batch(1, [ROWS]))

@@ -107,5 +107,7 @@ def try_slope(slope: Slope) -> None:
 def _slope_or_nan(slope: Slope, score: float, label: float) -> float:
     try:
         return float(slope(score, label))
-    except Exception:  # an error that depends on a row is an output
+    except KeyboardInterrupt:  # of the user, not of a row
+        raise
+    except BaseException:  # an error that depends on a row is an output, SystemExit too
         return float("nan")

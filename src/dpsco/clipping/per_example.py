@@ -6,7 +6,6 @@ It is general and slow: one Python call per row and point. Privacy depends on th
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -59,10 +58,15 @@ class PerExample:
         return answer
 
     def _difference(self, query: Query, features: Any, label: Any) -> Array:
-        if np.isfinite(label) and np.all(np.isfinite(features)):
-            with suppress(Exception):  # an error that depends on a row is an output
-                return self._weighted(query, features, label)
-        return np.full(query.points[0].size, np.nan)
+        nothing = np.full(query.points[0].size, np.nan)
+        if not (np.isfinite(label) and np.all(np.isfinite(features))):
+            return nothing
+        try:
+            return self._weighted(query, features, label)
+        except KeyboardInterrupt:  # of the user, not of a row
+            raise
+        except BaseException:  # an error that depends on a row is an output, SystemExit too
+            return nothing
 
     def _try_synthetic_rows(self, query: Query, width: int) -> None:
         """Raise the function's first error if it fails on each of nine rows: no row of the data decides that."""
