@@ -41,6 +41,7 @@ class MemoryGrid(Grid):
         self._apps = [client_app(lambda context, node=node: NODES[node]) for node in range(4)]
         self._contexts = [Context(1, node, {}, RecordDict(), {}) for node in range(4)]
         self._faults = faults or {}
+        self._unread: dict[str, Message] = {}
 
     def set_run(self, run: Any) -> None: ...
 
@@ -51,24 +52,31 @@ class MemoryGrid(Grid):
     def create_message(self, *args: Any, **kwargs: Any) -> Message:
         raise NotImplementedError
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        raise NotImplementedError
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        raise NotImplementedError
-
     def get_node_ids(self) -> Iterable[int]:
         return range(4)
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        taken = []
         for message in messages:
-            node, kind = message.metadata.dst_node_id, message.metadata.message_type
-            self.sent.append((kind, node))
+            self.sent.append((message.metadata.message_type, message.metadata.dst_node_id))
             message.metadata._message_id = f"{len(self.sent)}"  # as the engine would
+            self._unread[message.metadata.message_id] = message
+            taken.append(message.metadata.message_id)
+        return taken
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies to some messages; as in the engine, one that cannot be read is an error for all."""
+        replies = []
+        for sent in message_ids:
+            message = self._unread[sent]
+            node = message.metadata.dst_node_id
             fault = self._faults.get(node)
             reply = self._apps[node](message, self._contexts[node]) if fault is None else fault(message)
-            if reply is not None:
-                yield reply
+            replies += [] if reply is None else [reply]
+        return replies
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        return self.pull_messages(self.push_messages(messages))
 
 
 def in_process(there: list[int]) -> np.ndarray:
@@ -104,11 +112,38 @@ def error(message: Message) -> Message:
     return Message(Error(code=0, reason="it failed"), reply_to=message)
 
 
-@pytest.mark.parametrize("fault", [lambda message: None, empty, wrong_type, error])
+def unreadable(message: Message) -> Message:
+    """Bytes that are no message, which the engine finds when the server reads the reply."""
+    raise ValueError("Error parsing message")
+
+
+def as_another(message: Message) -> Message:
+    """A reply states by itself who sent it: the engine compares the envelope alone."""
+    reply = Message(RecordDict({"dpsco": ConfigRecord({"answer": b"none", "places": []})}), reply_to=message)
+    reply.metadata.__dict__["_src_node_id"] = 2
+    return reply
+
+
+@pytest.mark.parametrize("fault", [lambda message: None, empty, wrong_type, error, unreadable, as_another])
 def test_a_node_that_is_silent_fails_or_sends_something_else_counts_as_zero(fault: Any) -> None:
-    result = serve(PLAN, FlowerNodes(MemoryGrid({3: fault}), timeout=5.0), key=KEY)
+    result = serve(PLAN, FlowerNodes(MemoryGrid({3: fault}), timeout=0.1), key=KEY)
     np.testing.assert_array_equal(result.model.coef, in_process([i for i in range(400) if i % 4 != 3]))
     assert result.report.mu == PLAN.budget.mu
+
+
+def test_a_superlink_that_is_gone_ends_the_run_and_does_not_count_as_silence() -> None:
+    class Gone(MemoryGrid):
+        def get_node_ids(self) -> Iterable[int]:
+            if len(self.sent) > 6:
+                raise ConnectionError
+            return range(4)
+
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            self.get_node_ids()
+            return super().pull_messages(message_ids)
+
+    with pytest.raises(ConnectionError):
+        serve(PLAN, FlowerNodes(Gone(), timeout=0.1))
 
 
 def test_a_node_answers_one_query_a_round_and_refuses_a_second_one() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["FlowerNodes", "client_app", "flwr"]
 
 RECORD, CALL, QUERY = "dpsco", "query.dpsco", "train.dpsco"
+
+_PAUSE = 1.0
+"""Seconds between two looks at the replies."""
+_SPARE = 600.0
+"""Seconds that replies are kept beyond a round. SuperLink waits 180 for a node that announced one and sends nothing."""
 
 
 class FlowerNodes:
@@ -61,9 +67,8 @@ class FlowerNodes:
             for node in nodes
             if (places := self._places[node]) is None or any(asked.first <= place < asked.last for place in places)
         ]
-        for reply in self._exchange(called, QUERY, {"query": query}):
-            answer = _value(reply, "answer")
-            yield reply.metadata.src_node_id, answer if isinstance(answer, bytes) else None
+        for node, answer in self._exchange(called, QUERY, {"query": query}, "answer"):
+            yield node, answer if isinstance(answer, bytes) else None
 
     def wait(self, nodes: int, seconds: float) -> None:
         """Until ``nodes`` are connected, at most ``seconds``: who comes later joins from the next round on."""
@@ -73,17 +78,49 @@ class FlowerNodes:
 
     def _call(self, nodes: list[int], asked: Asked) -> None:
         self._places.update(dict.fromkeys(nodes))
-        for reply in self._exchange(nodes, CALL, {"run": asked.run, "places": asked.places}):
-            places, node = _value(reply, "places"), reply.metadata.src_node_id
-            if node in self._places and isinstance(places, list) and all(type(place) is int for place in places):
+        for node, places in self._exchange(nodes, CALL, {"run": asked.run, "places": asked.places}, "places"):
+            if isinstance(places, list) and all(type(place) is int for place in places):
                 self._places[node] = frozenset(places)
 
-    def _exchange(self, nodes: list[int], kind: str, values: dict[str, Any]) -> Iterable[Message]:
-        if not nodes:
-            return ()
-        flower, content = flwr("app"), _content(values)
-        messages = [flower.Message(content, dst_node_id=node, message_type=kind, ttl=self.timeout) for node in nodes]
-        return self._grid.send_and_receive(messages, timeout=self.timeout)
+    def _exchange(self, nodes: list[int], kind: str, values: dict[str, Any], name: str) -> Iterator[tuple[int, Any]]:
+        """Send a message to each node; yield (node, what its reply carries under ``name``), None for one that failed.
+
+        Guarantee: no node decides how another is read. Each message is sent, and its reply read, by itself: Flower's
+        ``send_and_receive`` raises for all if it cannot read one reply. Inside a reply its sender states who it is and
+        what it answers; neither is used. SuperLink has compared its envelope with the message and the node asked.
+        """
+        waiting, end, over = self._sent(nodes, kind, values), time.monotonic() + self.timeout, False
+        while waiting and not over:
+            over = time.monotonic() >= end  # one look at every reply then, however long another one took
+            for message, node in list(waiting.items()):
+                found = self._of_one_node(partial(self._replies, message, name))
+                if found:
+                    del waiting[message]
+                yield from ((node, value) for value in found)
+            if waiting and not over:
+                time.sleep(max(0.0, min(_PAUSE, end - time.monotonic())))
+
+    def _sent(self, nodes: list[int], kind: str, values: dict[str, Any]) -> dict[str, int]:
+        """Send a message to each node; return the node of each message that SuperLink took."""
+        waiting: dict[str, int] = {}
+        if nodes:
+            flower, content, ttl = flwr("app"), _content(values), self.timeout + _SPARE
+            for node in nodes:
+                message = flower.Message(content, dst_node_id=node, message_type=kind, ttl=ttl)
+                taken = self._of_one_node(partial(self._grid.push_messages, [message]))
+                waiting |= {name: node for name in taken if name}
+        return waiting
+
+    def _replies(self, message: str, name: str) -> list[Any]:
+        return [_value(reply, name) for reply in self._grid.pull_messages([message])]
+
+    def _of_one_node(self, call: Callable[[], Iterable[Any]]) -> list[Any]:
+        """Return what ``call`` gives; [None] if it fails over one node. Raise if SuperLink does not answer at all."""
+        try:
+            return list(call())
+        except Exception:
+            self._grid.get_node_ids()  # no message of a node is read for that
+            return [None]
 
 
 def client_app(
