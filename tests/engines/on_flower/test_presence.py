@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import ClassVar
 
 import numpy as np
@@ -272,3 +275,32 @@ def test_an_app_whose_model_cannot_be_written_says_so_before_it_asks_anybody(
     (tmp_path / "file").write_text("")
     with pytest.raises(dpsco.InvalidArgument, match="Cannot write"):
         the_app(tmp_path, monkeypatch, spread(CLIENTS, 3), model=str(tmp_path / "file" / "model.json"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_behind_the_last_round_does_not_release_the_count_a_second_time() -> None:
+    """The keys of training are erased then, and the count has none yet: the handler of a signal may fork in between."""
+    read, write = os.pipe()
+
+    def fork_once(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == "_ended":
+            sys.setprofile(None)
+            children.append(os.fork())
+
+    children: list[int] = []
+    sys.setprofile(fork_once)
+    try:
+        serve(PLAN, LocalNodes(spread(CLIENTS, 3)))
+        outcome = b"released"
+    except dpsco.LedgerError:
+        outcome = b"refused"
+    finally:
+        sys.setprofile(None)
+    if children == [0]:
+        os.write(write, outcome)
+        os._exit(0)
+    assert outcome == b"released"
+    os.waitpid(children[0], 0)
+    assert os.read(read, 20) == b"refused"
+    os.close(read)
+    os.close(write)

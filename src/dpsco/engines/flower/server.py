@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
@@ -45,7 +46,7 @@ from dpsco.engines.flower.client import called_by, clipped
 from dpsco.engines.flower.cohorts import CohortStore, open_cohorts
 from dpsco.engines.flower.linear_gradients import survey_numbers
 from dpsco.engines.flower.presence import SHARE, Count, refuse_silence, silent
-from dpsco.errors import DpscoError, InvalidArgument, one_of
+from dpsco.errors import DpscoError, InvalidArgument, LedgerError, one_of
 from dpsco.methods import Surveyed
 from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.planning.plan import Plan
@@ -105,13 +106,20 @@ class FederatedOracle:
     ) -> None:
         self._plan, self._transport, self._assignment = plan, transport, assignment
         self._unit, self._store, self._attendance = UNITS[unit], store, attendance
-        self._counted = 0
+        self._counted, self._process = 0, os.getpid()
 
     def counted(self) -> int:
         """Clients counted in all rounds so far (nodes that sent a sum, if examples are the unit). SECRET.
 
         With a checkpoint: in the rounds whose answers are kept there, which are none after the run.
+
+        Raises
+        ------
+        LedgerError
+            In a fork: it would release the count a second time, with noise of its own.
         """
+        if self._process != os.getpid():
+            raise LedgerError("This federation belongs to the process that began it, and this process is a fork of it.")
         return self._counted if self._store is None else self._store.counted()
 
     def answer(self, query: Query, part: Portion | None = None, row_map: RowMap | None = None) -> Clipped:
