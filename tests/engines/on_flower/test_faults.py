@@ -267,6 +267,21 @@ def test_clients_that_are_not_on_the_roster_are_not_counted() -> None:
     np.testing.assert_array_equal(results[0].model.coef, results[1].model.coef)
 
 
+def test_a_list_that_changes_during_the_run_gives_no_client_a_second_round() -> None:
+    plan, seen = a_plan("zero-out"), Attendance()
+    places = {VICTIM: 0}
+    roster = Roster(places)
+    serve(
+        plan,
+        LocalNodes(spread(CLIENTS, 3), roster),
+        assignment=roster,
+        attendance=seen,
+        on_round=lambda done: places.update({VICTIM: done.step + 1}),
+        key=KEY,
+    )
+    assert [counts["counted"] for counts in seen.rounds] == [1] + [0] * 7
+
+
 def test_the_report_says_whom_it_protects_and_whom_it_trusts() -> None:
     nodes = LocalNodes(spread(CLIENTS, 3))
     client, example = (serve(PLAN, nodes, unit=unit).report for unit in ("client", "example"))

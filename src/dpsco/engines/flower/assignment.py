@@ -54,6 +54,10 @@ class Roster:
 
     rounds: Mapping[str, int]
 
+    def __post_init__(self) -> None:
+        # A copy: a list that changes during a run would give a client a second round.
+        object.__setattr__(self, "rounds", dict(self.rounds))
+
     def place_of(self, client: str, run: bytes, places: int) -> int | None:
         """Return the place that the list gives ``client``; None if it is not on the list."""
         return self.rounds.get(client)
