@@ -25,10 +25,19 @@ class Interrupted(BaseException):
     pass
 
 
-def finished(plan: dpsco.Plan, strike: int) -> tuple[Run, bool]:
-    """A run whose strike-th line of what finishes a round is interrupted once, and whether there was such a line."""
+def finished(plan: dpsco.Plan, strike: int, *, signals: bool = False) -> tuple[Run, bool]:
+    """A run whose strike-th line of what finishes a round is interrupted once, and whether there was such a line.
+
+    ``signals``: in place of lines, the moments at which Python handles signals: calls, and returns of built-in calls.
+    """
     rows, labels = data()
     struck, lines, before = False, [0], sys.gettrace()
+
+    def profile(frame: Any, event: str, _: object) -> None:
+        if frame.f_code.co_filename.startswith(_HERE) and event in ("call", "c_return"):
+            lines[0] += 1
+            if lines[0] == strike:
+                raise Interrupted
 
     def trace(frame: Any, event: str, _: object) -> Any:
         code = frame.f_code
@@ -45,25 +54,26 @@ def finished(plan: dpsco.Plan, strike: int) -> tuple[Run, bool]:
         for part in run.coming():
             asked = run.query
             run.absorb(Batch(asked.step, [(rows[part.first : part.last], labels[part.first : part.last])]))
-            sys.settrace(trace)
+            sys.setprofile(profile) if signals else sys.settrace(trace)
             try:
                 run.finish_round()
             except Interrupted:
-                sys.settrace(before)
+                sys.setprofile(None) if signals else sys.settrace(before)
                 struck = True
-                if not run.complete and run.query is asked:  # else only the way back was interrupted
-                    run.finish_round()
+                assert run.finish_round() == run.trace[-1]
             finally:
-                sys.settrace(before)
+                sys.setprofile(None) if signals else sys.settrace(before)
     return run, struck
 
 
+@pytest.mark.parametrize("signals", [False, True], ids=["lines", "signals"])
 @pytest.mark.parametrize("plan", [PLAIN, PLAN], ids=["plain", "surveyed"])
-def test_an_interrupt_between_any_two_lines_then_a_second_call_gives_the_same_run(plan: dpsco.Plan) -> None:
+def test_an_interrupt_at_any_moment_then_a_second_call_gives_the_same_run(plan: dpsco.Plan, signals: bool) -> None:
+    """Also on the way back: the round is finished then, and a second call must not release the next one empty."""
     calm, _ = finished(plan, 0)
     expected = calm.result
     for strike in range(1, 1_000):
-        run, struck = finished(plan, strike)
+        run, struck = finished(plan, strike, signals=signals)
         result = run.result
         assert run.complete
         assert result.trace == expected.trace, strike

@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dpsco.errors import HorizonError, LedgerError
 from dpsco.fork_safety import forget_in_children
 from dpsco.planning.plan import Plan
-from dpsco.query import Query
+from dpsco.query import Clipped, Query
 
 __all__ = ["Turns", "in_turn"]
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -22,6 +21,8 @@ class Turns:
     """A lock that a forked child does not share. An interrupted thread may take its turn again."""
 
     def __init__(self) -> None:
+        self.unreturned: Query | None = None
+        """The round of a call that is under way, or was interrupted: its caller does not know how far it came."""
         self.forget()
         forget_in_children(self)
 
@@ -61,16 +62,26 @@ class _Pushed(Protocol):
 class _Taking(Protocol):
     turns: Turns
 
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def trace(self) -> tuple[Any, ...]: ...
+
     def _asked(self) -> Query: ...
+
+    def _sum_of(self, query: Query) -> Clipped | None: ...
 
 
 R = TypeVar("R", bound=_Taking)
 
 
-def in_turn(call: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
-    """Let one thread at a time make this call, for the round that was asked when the call began.
+def in_turn(call: Callable[[R], T]) -> Callable[[R], T | None]:
+    """Let one thread at a time finish a round: the one that was asked when the call began.
 
     Two threads behind one survey would plan its rounds twice, with two ledgers and one key: the same noise on two sums.
+    A call that was interrupted on its way back has finished its round. Made again, it returns that round: it would
+    release the next one, without rows.
 
     Raises
     ------
@@ -79,14 +90,29 @@ def in_turn(call: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P],
     """
 
     @wraps(call)
-    def taken(run: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def taken(run: R, /) -> T | None:
+        turns = run.turns
+        if _came_through(run, turns.unreturned):
+            turns.unreturned = None
+            return run.trace[-1] if run.trace else None
         query = run._asked()
-        with run.turns.lock:
+        with turns.lock:
             if run._asked() is not query:
                 raise LedgerError(
                     f"Another thread finished round {query.step} while this call waited. Let one thread finish a "
                     "round, after all its rows are absorbed."
                 )
-            return call(run, *args, **kwargs)
+            turns.unreturned = query
+            finished = call(run)
+        turns.unreturned = None  # the last statement: Python handles no signal between it and the return
+        return finished
 
     return taken
+
+
+def _came_through(run: _Taking, interrupted: Query | None) -> bool:
+    """Whether a call that did not return had finished its round, and no row of the next one has come since."""
+    if interrupted is None or run.complete:
+        return interrupted is not None
+    asked = run._asked()
+    return asked is not interrupted and run._sum_of(asked) is None
