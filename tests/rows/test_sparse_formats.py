@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from dpsco.rows.csr import CsrRows
+from dpsco.rows.gate import admit, container, declared_by
 from dpsco.rows.row_norm import unit_rows
 
 BLOCKS = {"bsr 4x1": (4, 1), "bsr 2x3": (2, 3), "bsr 8x6": (8, 6)}
@@ -60,3 +61,20 @@ def test_the_order_of_blocks_decides_nothing() -> None:
 def test_zeros_that_rows_themselves_store_are_kept() -> None:
     for kind in (sp.csr_array, sp.csc_array, sp.coo_array):
         assert rows_of(kind(sp.coo_array(([0.0, 2.0], ([0, 1], [1, 0])), shape=(2, 2)))) == [([1], [0.0]), ([0], [2.0])]
+
+
+@pytest.mark.parametrize("odd", [2, 0.5, np.nan, "x", None, 1j], ids=repr)
+@pytest.mark.parametrize("stored", [[True, True], [2**53, 1, 1]], ids=["booleans", "beyond 2^53"])
+def test_values_of_one_place_add_up_alike_whatever_type_one_row_gives_them(stored: list[Any], odd: Any) -> None:
+    """NumPy finds the type of all stored values: two True of one place were 1 among booleans and 2 among numbers."""
+
+    def first_row(last: Any) -> Any:
+        cells = [*stored, last]
+        values = np.array(cells, dtype=object if isinstance(last, str) or last is None else None)
+        where = [*np.zeros(len(stored), int), 1], np.zeros(len(cells), int)
+        made = sp.coo_array((np.ones(len(cells)), where), shape=(2, 2))
+        made.data = values
+        return rows_of(admit(container(made), declared_by(made, 2)))[0]
+
+    assert first_row(stored[0]) == first_row(odd)
+    assert first_row(odd)[1][0] in (2.0, 2.0**53)

@@ -262,6 +262,14 @@ def test_an_odd_cell_that_is_equal_to_others_does_not_rename_them_in_a_category(
     assert column_numbers(beside[1])[1:4].tolist() == [1.0, 1.0, 4.0]
 
 
+@pytest.mark.parametrize("odd", [2.0**60, complex(2**60), np.float64(2**60), Fraction(2**60)], ids=repr)
+def test_a_float_beyond_2_to_53_takes_no_id_away_from_the_unit_it_is_equal_to(odd: Any) -> None:
+    cells = ["a", 2**60, 2**60, 2**60 + 1, "b"]
+    for made in (pd.Categorical(cells), pd.Categorical([odd, *cells[1:]])):
+        texts, codes = column_texts(made, of="id")
+        assert [texts[code] for code in codes[1:]] == [str(2**60), str(2**60), str(2**60 + 1), "b"]
+
+
 def test_a_fraction_is_the_level_that_its_number_is() -> None:
     assert [label_text(cell) for cell in (Fraction(3), Fraction(1, 2), Fraction(10**400))] == ["3", "0.5", ""]
 

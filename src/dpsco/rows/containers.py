@@ -247,13 +247,16 @@ def _series_cells(column: Any) -> list[Any]:
 def _standing_for(category: Any) -> Any:
     """Return a category as a whole number if it is equal to one that a column can hold beside it.
 
-    pandas keeps one category for cells that are equal: the first of 1, True and Fraction(1). So one row decides which
-    of them stands for the others, and a boolean, which is no id, would take away the id of the unit 1.
+    pandas keeps one category for cells that are equal: the first of 1, True and Fraction(1), or of 2**60 and 2.0**60.
+    So one row decides which of them stands for the others, and a boolean or a float beyond 2^53, which is no id, would
+    take away the id of another unit.
     """
     try:
-        whole = isinstance(category, numbers.Rational) and category.denominator == 1
-        return int(category) if whole or isinstance(category, np.bool_) else category
-    except Exception:  # whatever an object raises about itself
+        if not isinstance(category, (numbers.Number, np.bool_)):
+            return category
+        whole = int(category.real) if isinstance(category, numbers.Complex) else int(category)  # type: ignore[call-overload]
+        return whole if category == whole else category
+    except Exception:  # not finite, or whatever an object raises about itself
         return category
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import DataError
+from dpsco.rows.containers import column_numbers
 
 __all__ = ["CsrRows", "is_sparse"]
 
@@ -60,15 +61,19 @@ class CsrRows:
         Stored zeros are left out unless ``zeros``; NaN stays.
 
         SciPy's own conversion sorts all rows as soon as one of them is not sorted, by a sort that is not stable. So one
-        row would decide in which order another row's values of one place are added. The sorts here are stable.
+        row would decide in which order another row's values of one place are added. The sorts here are stable. Values
+        become numbers before they are added: two True of one place are 2, also where no row makes them into integers.
         """
         row, column = (np.asarray(part, dtype=np.int64) for part in (matrix.row, matrix.col))
         height, width = matrix.shape
+        given = np.asarray(matrix.data)
+        declared = given.dtype.kind == "f" and given.itemsize in (4, 8)  # one odd value decides on any other type
+        given = given if declared else column_numbers(given)
         order = np.argsort(column, kind="stable")
         if not zeros:
-            order = order[matrix.data[order] != 0]
+            order = order[given[order] != 0]
         order = order[np.argsort(row[order], kind="stable")]
-        row, column, data = row[order], column[order], matrix.data[order]
+        row, column, data = row[order], column[order], given[order]
         first = np.ones(len(row), dtype=bool)
         first[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
         values = data[first]
