@@ -35,26 +35,30 @@ INGESTION = (
         ("tests/estimators/test_odd_labels.py::test_the_type_of_labels_does_not_decide_which_class_they_are",),
     ),
     Mutant(
-        "a far date in a zone stops the call",
-        (
-            (
-                "rows/named_columns.py",
-                "known = (days >= CALENDAR[0]) & (days <= CALENDAR[1])",
-                "known = ~np.isnat(days)",
-            ),
-            ("rows/named_columns.py", "except Exception:  # a zone that", "except ValueError:  # a zone that"),
-        ),
-        ("tests/rows/test_dates_with_zones.py::test_no_date_stops_the_call_or_changes_another_row",),
-    ),
-    Mutant(
         "a time with a zone has the day that it shows",
-        (("rows/named_columns.py", "return day_on_clock(seconds, cell.tzinfo)", "return cell.date()"),),
+        (("rows/named_columns.py", "cell.tzinfo is None else _day_in_utc(cell)", "True else None"),),
         (f"{ZONES}::test_a_time_that_its_clock_never_showed_has_one_day_in_every_container",),
     ),
     Mutant(
-        "Arrow's clock in years that it does not know",
-        (("rows/readers/arrow.py", 'np.datetime64("2037-01-01")', 'np.datetime64("9999-12-31")'),),
-        (f"{ZONES}::test_a_time_to_come_has_one_day_on_the_clocks_of_python_pandas_and_arrow",),
+        "the zone of the first cell decides on the days of an Arrow column",
+        (
+            (
+                "rows/readers/arrow.py",
+                "return _times(whole.cast(pa.int64()), kind.unit)",
+                'return _times(arrow("pyarrow.compute").local_timestamp(whole).cast(pa.int64()), kind.unit)',
+            ),
+        ),
+        (f"{ZONES}::test_the_zone_of_one_row_moves_no_other_date",),
+    ),
+    Mutant(
+        "a text with an offset has the day that it shows",
+        (("rows/column_kinds.py", "- _EPOCH + later)", "- _EPOCH)"),),
+        (f"{ZONES}::test_the_zone_of_one_row_moves_no_other_date",),
+    ),
+    Mutant(
+        "values of one place of a sparse matrix are added in the type that one row gives them",
+        (("rows/csr.py", "given if declared else column_numbers(given)", "given"),),
+        ("tests/rows/test_sparse_formats.py::test_values_of_one_place_add_up_alike_whatever_type_one_row_gives_them",),
     ),
     Mutant(
         "one index for the levels of all chunks",
@@ -63,7 +67,7 @@ INGESTION = (
     ),
     Mutant(
         "a boolean takes the id of the number that it is equal to",
-        (("rows/containers.py", "return int(category) if whole or", "return category if whole or"),),
+        (("rows/containers.py", "return whole if category == whole else category", "return category"),),
         (f"{DECIDES}::test_an_odd_cell_that_is_equal_to_others_does_not_rename_them_in_a_category",),
     ),
     Mutant(

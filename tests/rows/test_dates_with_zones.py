@@ -87,10 +87,42 @@ def test_no_date_stops_the_call_or_changes_another_row(unit: str, zone: Any) -> 
 
 
 @pytest.mark.parametrize("zone", ZONES, ids=str)
-def test_ordinary_times_are_days_on_the_clock_of_their_zone(zone: Any) -> None:
-    held = pd.Series(ORDINARY).dt.tz_localize("UTC").dt.tz_convert(zone)
-    days = pd.DataFrame({"when": [str(time.date()) for time in held]})
+def test_ordinary_times_are_days_in_utc(zone: Any) -> None:
+    days = pd.DataFrame({"when": ORDINARY.astype("datetime64[D]").astype(str)})
     np.testing.assert_array_equal(features(ORDINARY, "us", zone), np.asarray(COLUMNS.transform(days)))
+
+
+ZONED: dict[str, Any] = {
+    "list": lambda cells: {"when": cells},
+    "pandas": lambda cells: {"when": pd.Series(cells)},
+    "polars": lambda cells: pl.DataFrame({"when": cells}),
+    "Arrow": lambda cells: pa.table({"when": pa.array(cells)}),
+    "Arrow, then pandas": lambda cells: pa.table({"when": pa.array(cells)}).to_pandas(),
+    "text": lambda cells: {"when": [str(cell) for cell in cells]},
+    "text that pandas parses": lambda cells: {"when": pd.to_datetime(pd.Series(map(str, cells)), utc=True)},
+}
+
+
+@pytest.mark.parametrize("make", ZONED.values(), ids=ZONED)
+def test_the_zone_of_one_row_moves_no_other_date(make: Any) -> None:
+    """pa.array, pl.Series and pandas.to_parquet give a column the zone of its first cell."""
+    times = [datetime.datetime(2020, 5, day, hour, tzinfo=datetime.UTC) for day in (1, 2, 3) for hour in (0, 12, 23)]
+    want = np.asarray(COLUMNS.transform({"when": [time.date() for time in times]}))
+    for zone in ("Asia/Tokyo", "America/New_York"):
+        cells = [times[0].astimezone(ZoneInfo(zone)), *times[1:]]
+        for given in (cells, times):
+            np.testing.assert_array_equal(np.asarray(COLUMNS.transform(make(given))), want)
+
+
+def test_the_zone_of_one_row_of_a_file_moves_no_other_date(tmp_path: Any) -> None:
+    times = [datetime.datetime(2020, 5, day, 20, tzinfo=datetime.UTC) for day in (1, 2, 3)]
+    found = []
+    for first in (times[0], times[0].astimezone(ZoneInfo("Asia/Tokyo"))):
+        path = tmp_path / "rows.parquet"
+        pd.DataFrame({"when": [first, *times[1:]], "y": [0, 1, 0]}).to_parquet(path)
+        rows = FileRows(path, Labels(classes=("0", "1")), COLUMNS, feature_norm=2.0)
+        found.append(np.concatenate([chunk for chunk, _ in rows]))
+    assert found[0].tobytes() == found[1].tobytes()
 
 
 def test_a_category_of_times_with_a_zone() -> None:
@@ -131,7 +163,7 @@ def test_times_of_python_with_a_zone_follow_the_same_rule() -> None:
     cells = [
         datetime.datetime(9999, 12, 31, 20, tzinfo=west),  # in the year 10000 of UTC: no date of the calendar
         datetime.datetime(2020, 5, 4, 1, tzinfo=east),
-        datetime.datetime(2020, 5, 4, 1),
+        datetime.datetime(2020, 5, 3, 16),
     ]
     found = np.asarray(COLUMNS.transform(pd.DataFrame({"when": pd.Series(cells, dtype=object)})))
     assert found[:, 1].tolist() == [1.0, 0.0, 0.0]
@@ -214,7 +246,7 @@ LATE = (
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "America/New_York", "Asia/Kolkata"])
-def test_a_time_to_come_has_one_day_on_the_clocks_of_python_pandas_and_arrow(zone: str, tmp_path: Any) -> None:
+def test_a_time_to_come_has_one_day_in_python_pandas_and_arrow(zone: str, tmp_path: Any) -> None:
     """Arrow's clock has no summer time from 2038 on; one odd cell makes objects of a column, with Python's clock."""
     times = pd.Series(np.array(LATE, "datetime64[us]")).dt.tz_localize("UTC").dt.tz_convert(zone)
     held = pa.array(times.dt.tz_convert(None).to_numpy()).cast(pa.int64()).cast(pa.timestamp("us", zone))

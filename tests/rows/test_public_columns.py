@@ -107,7 +107,7 @@ def containers() -> dict[str, object]:
         "pandas": frame,
         "pandas objects": frame.astype(object),
         "pandas times": frame.assign(d=pd.to_datetime(frame["d"])),
-        "pandas zone": frame.assign(d=pd.to_datetime(frame["d"]).dt.tz_localize("Asia/Tokyo")),
+        "pandas zone": frame.assign(d=pd.to_datetime(frame["d"]).dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")),
         "pandas categories": frame.assign(b=frame["b"].astype("category"), c=frame["c"].astype(bool)),
         "pandas Arrow": pa.table(CLEAN).to_pandas(types_mapper=pd.ArrowDtype),
         "pandas text": pd.DataFrame(texts),
@@ -116,7 +116,9 @@ def containers() -> dict[str, object]:
         "polars times": pl.DataFrame(CLEAN).with_columns(pl.col("d").cast(pl.Datetime)),
         "Arrow": pa.table(CLEAN),
         "Arrow dictionary": pa.table({**CLEAN, "b": pa.array(CLEAN["b"]).dictionary_encode()}),
-        "Arrow zone": pa.table({**CLEAN, "d": pa.array(frame["d"].map(pd.Timestamp).dt.tz_localize("Asia/Tokyo"))}),
+        "Arrow zone": pa.table(
+            {**CLEAN, "d": pa.array(frame["d"].map(pd.Timestamp).dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"))}
+        ),
         "columns": CLEAN,
         "NumPy columns": {k: np.array(v) for k, v in CLEAN.items()},
         "rows": rows,

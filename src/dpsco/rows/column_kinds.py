@@ -29,6 +29,7 @@ TRUE, FALSE = ("1", "true", "yes", "t", "y", "on"), ("0", "false", "no", "f", "n
 DECADES = 1000.0
 _DAY = re.compile(r"^(\d{4})(?:([-/.])(\d{1,2})\2(\d{1,2})|()(\d\d)(\d\d))(?:$|[T ])", re.ASCII)
 _MONTH = re.compile(r"^(\d{4})(?:[-/](\d{1,2}))?$", re.ASCII)
+_OFFSET = re.compile(r"^(\d\d)(?::?(\d\d)(?::?\d\d(?:[.,]\d*)?)?)?\s*([-+])(\d\d):?(\d\d)?$", re.ASCII)
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
@@ -36,12 +37,17 @@ def day_of(text: str) -> float:
     """Return the days since 1970 of a text that begins with a date, year first; NaN if it does not.
 
     Dates are 2024-02-29, 2024/02/29, 2024.02.29 and 20240229, with or without a time; 2024-02 and 2024 are the first
-    day. Other orders are missing cells.
+    day. Other orders are missing cells. A time with an offset counts on its day in UTC, as it does in columns of times:
+    readers make these of such texts.
 
+    >>> day_of("1970-01-03T01:30+02:00"), day_of("1970-01-01 22:30:00-0200"), day_of("1970-01-02T23:30Z")
+    (1.0, 1.0, 1.0)
     >>> day_of("1970-01-02"), day_of("1970/1/2 12:00"), day_of("19700102"), day_of("1970-02"), day_of("2024-02-30")
     (1.0, 1.0, 1.0, 31.0, nan)
     """
+    later = 0
     if found := _DAY.match(text):
+        later = _days_to_utc(text[found.end() :])
         year, _, month, day, _, *packed = found.groups()
         month, day = (month, day) if month else packed
     elif found := _MONTH.match(text):
@@ -49,9 +55,19 @@ def day_of(text: str) -> float:
     else:
         return math.nan
     try:
-        return float(datetime.date(int(year), int(month), int(day)).toordinal() - _EPOCH)
+        return float(datetime.date(int(year), int(month), int(day)).toordinal() - _EPOCH + later)
     except ValueError:
         return math.nan
+
+
+def _days_to_utc(time: str) -> int:
+    """Return by how many days a time of day with an offset moves to UTC; 0 if it has none."""
+    found = _OFFSET.match(time)
+    if found is None:
+        return 0
+    hour, minute, sign, hours, minutes = found.groups("0")
+    offset = 60 * int(hours) + int(minutes)
+    return (60 * int(hour) + int(minute) - (offset if sign == "+" else -offset)) // 1440
 
 
 class Unit(NamedTuple):
@@ -260,7 +276,10 @@ def _over(length: float) -> str:
 
 @dataclass(frozen=True)
 class Date(_Scaled):
-    """A column of dates (``day_of`` says which texts are, or dates of the container), mapped like a number."""
+    """A column of dates (``day_of`` says which texts are, or dates of the container), mapped like a number.
+
+    A time with a zone counts on its day in UTC.
+    """
 
     low: str = "1900-01-01"
     high: str = "2100-01-01"

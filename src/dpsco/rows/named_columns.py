@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from dpsco.errors import DataError
 from dpsco.query import Array
 from dpsco.rows.cells import Coded, label_text
-from dpsco.rows.clocks import CALENDAR, day_on_clock
 from dpsco.rows.containers import as_array, column_cells, column_length, column_numbers, column_texts, frame_columns
 from dpsco.rows.containers import is_frame as _is_frame
 from dpsco.rows.csr import is_sparse
@@ -152,14 +151,18 @@ def _dates(column: Any) -> Coded:
 
 
 def _days(column: Any) -> NDArray[Any] | None:
-    """Return a column of a type of times as days on the clock of its own zone; None for times without a date."""
+    """Return a column of a type of times as days in UTC; None for times without a date.
+
+    Arrow and polars have one zone per column, that of the first cell: on the clock of that zone one row would decide
+    on the days of all others. Every container keeps the time in UTC.
+    """
     if hasattr(column, "to_pylist") or hasattr(getattr(column, "dtype", None), "pyarrow_dtype"):
         from dpsco.rows.readers.arrow import arrow_days
 
         return arrow_days(column if hasattr(column, "to_pylist") else column.array.__arrow_array__())
     if hasattr(column, "iloc"):  # pandas
         if getattr(column.dtype, "tz", None) is not None:
-            return _local_days(column)
+            column = column.dt.tz_convert(None)
         array = np.asarray(column)
     elif hasattr(column, "to_arrow"):  # polars
         return _days(column.to_arrow())
@@ -173,50 +176,20 @@ def _days(column: Any) -> NDArray[Any] | None:
     return days
 
 
-def _local_days(column: Any) -> NDArray[Any]:
-    """Return the days of a pandas column on the clock of its zone; each cell by itself, and none raises.
-
-    A clock is known in the years 1 to 9999, and a local time may not fit the type of the column. So times are cut to
-    seconds, which hold every local time, and those near the ends of the calendar and beyond keep their day in UTC.
-    """
-    seconds = np.asarray(column.dt.tz_convert(None)).astype("datetime64[s]")
-    days = seconds.astype("datetime64[D]")
-    known = (days >= CALENDAR[0]) & (days <= CALENDAR[1])  # NaT is not
-    days[known] = _on_clock(seconds[known], type(column), column.dt.tz)
-    return days
-
-
-def _on_clock(seconds: NDArray[Any], series: Any, zone: Any) -> NDArray[Any]:
-    try:
-        local = series(seconds).dt.tz_localize("UTC").dt.tz_convert(zone).dt.tz_localize(None)
-        return np.asarray(local).astype("datetime64[D]")
-    except Exception:  # a zone that does not know the clock of a cell; the error may quote it
-        if len(seconds) <= 1:
-            return seconds.astype("datetime64[D]")
-        return np.concatenate([_on_clock(seconds[k : k + 1], series, zone) for k in range(len(seconds))])
-
-
-def _local_day(cell: Any) -> Any:
-    """Return the day of one time with a zone by the rule of ``_local_days``: one odd cell makes objects of a column.
-
-    The clock is asked for the time in UTC, not for the time that the cell shows: a column of pandas keeps the former
-    alone. The two differ where clocks were put forward over midnight, or left a day out, and under the zones of pytz
-    that were set by ``replace``.
-    """
+def _day_in_utc(cell: Any) -> Any:
+    """Return the day of one time with a zone."""
     if hasattr(cell, "to_datetime64"):  # pandas
-        seconds = cell.to_datetime64().astype("datetime64[s]")
-    else:
-        offset = cell.utcoffset()
-        time: Any = np.datetime64(cell.replace(tzinfo=None), "us") - np.timedelta64(offset // _MICROSECOND, "us")
-        seconds = time.astype("datetime64[s]")
-    return day_on_clock(seconds, cell.tzinfo)
+        return cell.to_datetime64().astype("datetime64[D]")
+    offset = cell.utcoffset()
+    time: Any = np.datetime64(cell.replace(tzinfo=None), "us") - np.timedelta64(offset // _MICROSECOND, "us")
+    return time.astype("datetime64[D]")
 
 
 def _date_text(cell: Any) -> str:
     """Return the text of a date, or of a cell that may be one."""
     try:
         if isinstance(cell, datetime.datetime):
-            cell = cell.date() if cell.tzinfo is None else _local_day(cell)  # NaT is one, and says so
+            cell = cell.date() if cell.tzinfo is None else _day_in_utc(cell)  # NaT is one, and says so
         if isinstance(cell, datetime.date):
             return cell.isoformat()
         if isinstance(cell, np.datetime64):

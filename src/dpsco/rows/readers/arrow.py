@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from dpsco.errors import DataError
 from dpsco.query import Array
 from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, canonical_text, coded, id_message, id_text
-from dpsco.rows.clocks import CALENDAR, day_on_clock
 from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
 
@@ -36,9 +35,6 @@ __all__ = [
 AnyFile = Path | RemoteFile
 
 BATCH_ROWS = 1 << 15
-_LATE = np.datetime64("2037-01-01")
-"""From here on Arrow's clock may lack summer time."""
-
 _CUT = "is damaged or cut short: it cannot be read as {kind}. Copy it again from its source, or leave it out."
 _AWAY = "cannot be read as {kind}: it is damaged, or its store is out of reach."
 
@@ -267,7 +263,7 @@ def _chunk_cells(chunk: Any) -> list[Any]:
 
 
 def arrow_days(column: Any) -> NDArray[Any] | None:
-    """Return a column of dates or times as days on the clock of its own zone; None if its type has no date."""
+    """Return a column of dates or times as days, those of times with a zone in UTC; None if its type has no date."""
     pa = arrow("pyarrow")
     coded = pa.types.is_dictionary(column.type)
     if not _has_date(column.type.value_type if coded else column.type):
@@ -276,27 +272,13 @@ def arrow_days(column: Any) -> NDArray[Any] | None:
 
 
 def _days(whole: Any) -> NDArray[Any]:
-    """Return an array of dates or times as days on the clock of its own zone."""
+    """Return an array of dates or times as days."""
     pa, kind = arrow("pyarrow"), whole.type
     if pa.types.is_date32(kind):
         return _times(whole.cast(pa.int32()), "D")
     if pa.types.is_date64(kind):
         return _times(whole.cast(pa.int64()), "ms").astype("datetime64[D]")
-    utc = _times(whole.cast(pa.int64()), kind.unit)
-    return utc.astype("datetime64[D]") if kind.tz is None else _local_days(whole, utc.astype("datetime64[s]"))
-
-
-def _local_days(whole: Any, utc: NDArray[Any]) -> NDArray[Any]:
-    """Return times with a zone as days on its clock: Arrow's as long as it knows the rules of zones, then Python's."""
-    pa, days = arrow("pyarrow"), utc.astype("datetime64[D]")
-    known = (days >= CALENDAR[0]) & (days <= CALENDAR[1])  # NaT is not
-    early, late = known & (days < _LATE), np.flatnonzero(known & (days >= _LATE))
-    local = arrow("pyarrow.compute").local_timestamp(whole).cast(pa.int64())
-    days[early] = _times(local, whole.type.unit).astype("datetime64[D]")[early]
-    if len(late):
-        zone = pa.scalar(0, whole.type).as_py().tzinfo  # that of a cell as an object
-        days[late] = [day_on_clock(second, zone) for second in utc[late]]
-    return days
+    return _times(whole.cast(pa.int64()), kind.unit).astype("datetime64[D]")
 
 
 def _times(number: Any, unit: str) -> NDArray[Any]:
