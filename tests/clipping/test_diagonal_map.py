@@ -19,7 +19,7 @@ from dpsco.clipping.survey import SurveyOracle, joint_bounds
 from dpsco.errors import InvalidArgument
 from dpsco.methods.surveyed import moment_of
 from dpsco.problem import Logistic, Softmax
-from dpsco.problem.mapped_ball import mapped_ball
+from dpsco.problem.mapped_ball import MatrixBall
 from dpsco.query import CHUNK_ROWS, SUMMATION_SLACK, Batch, Clipped, Query
 from dpsco.rows.csr import CsrRows
 
@@ -70,7 +70,7 @@ def test_the_map_is_that_of_a_diagonal_matrix(constant: float) -> None:
     np.testing.assert_allclose(diagonal.sides, full.sides, rtol=1e-12)
     assert diagonal.norm == pytest.approx(full.norm)
     assert diagonal.diagonal
-    ball, exact = diagonal.ball(1.5), mapped_ball(full.own.T, 1.5)
+    ball, exact = diagonal.ball(1.5), MatrixBall(full.own.T, 1.5)
     for u in (x, 0.01 * x, 30 * x):
         np.testing.assert_allclose(ball.project(u), exact.project(u), rtol=1e-6, atol=1e-9)
         assert np.linalg.norm(diagonal.parameters(ball.project(u))) <= 1.5 * (1 + 1e-9)

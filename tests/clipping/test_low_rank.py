@@ -16,7 +16,7 @@ from dpsco.clipping.survey import joint_bounds, joint_parts, joint_rows
 from dpsco.engines.flower import wire
 from dpsco.engines.flower.client import contribution
 from dpsco.methods.surveyed import moment_of
-from dpsco.problem.mapped_ball import mapped_ball
+from dpsco.problem.mapped_ball import MatrixBall
 from dpsco.query import Moment
 
 
@@ -82,7 +82,7 @@ def test_a_map_in_factors_is_the_dense_one(constant: float) -> None:
     for broken in ({"rest": 0.0}, {"gains": low.to_dict()["directions"]}, {"more": 1}):
         with pytest.raises(dpsco.InvalidArgument):
             map_from_dict({**low.to_dict(), **broken})
-    ball, exact = low.ball(1.5), mapped_ball(full.own.T, 1.5)
+    ball, exact = low.ball(1.5), MatrixBall(full.own.T, 1.5)
     for scale in (0.01, 1.0, 100.0):
         found, wanted = ball.project(scale * u), exact.project(scale * u)
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9)

@@ -88,3 +88,20 @@ def test_rows_on_demand_are_an_array_to_whoever_wants_one() -> None:
     assert np.array_equal(np.asarray(rows), array)
     assert np.array_equal(rows[1:3], array[1:3])
     assert rows[4:9].shape == (0, 3)
+
+
+@pytest.mark.parametrize("p", [1, 6, 40])
+def test_the_directions_that_a_map_was_made_of_are_those_of_its_decomposition(p: int, monkeypatch) -> None:
+    rng = np.random.default_rng(p)
+    gains, directions = rng.uniform(0.5, 9.0, p), np.linalg.qr(rng.standard_normal((p, p)))[0]
+    matrix = (directions * gains) @ directions.T
+    found = RowMap(matrix, 1.0, 0.0)._spectrum
+    decompose = np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda _: pytest.fail("the directions were known"))
+    squares, vectors = RowMap(matrix, 1.0, 0.0, made_of=(gains, directions))._spectrum
+    np.testing.assert_allclose(squares, found[0], rtol=1e-12)
+    np.testing.assert_allclose(np.abs(np.sum(vectors * found[1], axis=0)), 1.0, rtol=1e-9)
+    monkeypatch.setattr(np.linalg, "eigh", decompose)
+    for wrong in ((1.001 * gains, directions), (gains, 1.001 * directions), (gains * np.nan, directions)):
+        again = RowMap(matrix, 1.0, 0.0, made_of=wrong)._spectrum  # what does not fit P is not believed
+        np.testing.assert_array_equal(again[0], found[0])

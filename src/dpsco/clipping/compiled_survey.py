@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from dpsco.clipping.linear import LinearOracle
 from dpsco.clipping.row_map import NORMS
 from dpsco.clipping.survey import SurveyOracle, health_of, joint_parts, joint_sum, pack, sum_length
 from dpsco.parallel import available_threads, in_order, one_blas_thread
+from dpsco.problem import Loss
 from dpsco.query import Array, Batch, Clipped, Curvature, Moment, Query, chunk_multiple, to_grid
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.on_demand import RowsOnDemand
@@ -89,16 +90,13 @@ class CompiledSurveyOracle(SurveyOracle):
             lengths, state = np.zeros(held), np.zeros(held, np.uint8)
             given = (rows, width, places, start, start + held, norm, moment.constant)
             moments(*given, root, slopes, total, lengths, state)
-            table = total.reshape(-1, size)[:columns]
-            gradient = moment.omega * table[:, columns : columns + moment.outputs].T
+            table = total.reshape(-1, size)
+            gradient = moment.omega * table[:columns, columns : columns + moment.outputs].T
             careful = state == CAREFUL
             usable, weight = valid & ~careful, moment.health * (1 + moment.constant**2)
             shortened = np.zeros(held, bool) if inside else lengths > _SHORTENED[rows.itemsize]
-            norms[careful] = 0.0
-            health = health_of(moment, y, usable, shortened, norms)
-            if weights is not None:
-                health *= weights[:, None]
-            joint = np.concatenate([pack(table[:, :columns]), gradient.ravel(), weight * np.sum(health, axis=0)])
+            health = _health_sum(moment, y, usable, shortened, norms, weights)
+            joint = np.concatenate([pack(table, columns), gradient.ravel(), weight * health])
             zeroed = int(np.sum(~valid & ~careful))
             if np.any(careful):
                 few = np.flatnonzero(careful)
@@ -112,25 +110,50 @@ class CompiledSurveyOracle(SurveyOracle):
     def _of_labels(self, moment: Moment, labels: NDArray[Any]) -> tuple[Any, NDArray[np.bool_], Array, Array, Any]:
         """Return labels, which are valid, slopes within their bound, their norms before, and class weights: SENSITIVE.
 
-        All are functions of a row's label alone. Classes are few, so theirs are computed once and looked up.
+        All are functions of a row's label alone. Classes are few, so theirs are computed once and looked up; norms,
+        which only a regression counts, are then those of the classes.
         """
         y = np.array(labels)
         valid = self.loss.valid(y)
         y[~valid] = 0
-        of = np.arange(moment.classes, dtype=y.dtype) if moment.classes else y
-        slopes = LinearOracle(self.loss.unweighted()).slopes(np.zeros((len(of), moment.outputs)), of)
-        norms = row_norms(slopes)
-        usable = norms <= LARGEST_NORM
-        slopes[~usable], norms[~usable] = 0.0, 0.0
-        slopes *= clip_scale(norms, moment.slope, moment.outputs)[0][:, None]
-        weights = self.loss.class_weights(of)
-        if moment.classes:
-            code = y.astype(np.intp)
-            slopes, norms, usable = slopes[code], norms[code], usable[code]
-            weights = None if weights is None else weights[code]
-        valid &= usable
-        norms[~valid] = 0.0
-        return y, valid, slopes, norms, weights
+        if not moment.classes:
+            slopes, norms, usable, weights = _slopes(self.loss, moment, y)
+            valid &= usable
+            norms[~valid] = 0.0
+            return y, valid, slopes, norms, weights
+        slopes, norms, usable, weights = _class_slopes(self.loss, moment)
+        y = y.astype(np.intp)
+        valid &= usable[y]
+        return y, valid, slopes[y], norms, None if weights is None else weights[y]
+
+
+def _slopes(loss: Loss, moment: Moment, y: NDArray[Any]) -> tuple[Array, Array, NDArray[np.bool_], Any]:
+    """Return slopes within their bound, their norms before, which are usable, and class weights, of each label."""
+    slopes = LinearOracle(loss.unweighted()).slopes(np.zeros((len(y), moment.outputs)), y)
+    norms = row_norms(slopes)
+    usable = norms <= LARGEST_NORM
+    slopes[~usable], norms[~usable] = 0.0, 0.0
+    slopes *= clip_scale(norms, moment.slope, moment.outputs)[0][:, None]
+    return slopes, norms, usable, loss.class_weights(y)
+
+
+@lru_cache(maxsize=8)
+def _class_slopes(loss: Loss, moment: Moment) -> tuple[Array, Array, NDArray[np.bool_], Any]:
+    """Return ``_slopes`` of every class. Public."""
+    return _slopes(loss, moment, np.arange(moment.classes, dtype=np.float64))
+
+
+def _health_sum(
+    moment: Moment, y: NDArray[Any], usable: NDArray[np.bool_], shortened: NDArray[np.bool_], norms: Array, weights: Any
+) -> Array:
+    """Sum of the health of the rows: SENSITIVE. Rows that weigh alike are counted, which is exact."""
+    if moment.classes and weights is None:
+        counts = np.bincount(y[usable], minlength=moment.classes)
+        return np.array([np.sum(counts), np.count_nonzero(shortened & usable), *counts], dtype=np.float64)
+    if not moment.classes:
+        norms = np.where(usable, norms, 0.0)
+    health = health_of(moment, y, usable, shortened, norms)
+    return np.asarray(np.sum(health if weights is None else health * weights[:, None], axis=0))
 
 
 def _inputs(

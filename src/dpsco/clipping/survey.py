@@ -247,14 +247,16 @@ def sum_length(query: Query) -> int:
     return 2 * parameters if query.squares else parameters
 
 
-def pack(matrix: Array) -> Array:
+def pack(matrix: Array, columns: int | None = None) -> Array:
     """Upper triangle, off-diagonals times sqrt 2: the Euclidean norm of the result is the Frobenius norm.
+
+    Of a matrix that is larger, the first ``columns`` rows and columns.
 
     >>> round(float(np.linalg.norm(pack(np.ones((3, 3))))), 12)
     3.0
     """
-    places, weights = _packing(len(matrix))
-    return np.asarray(np.ascontiguousarray(matrix).ravel().take(places) * weights)
+    places, weights = _packing(len(matrix) if columns is None else columns, matrix.shape[1])
+    return np.asarray(matrix.take(places) * weights)
 
 
 @lru_cache(maxsize=2)
@@ -263,10 +265,10 @@ def _triangle(p: int) -> Any:
 
 
 @lru_cache(maxsize=2)
-def _packing(p: int) -> tuple[NDArray[np.int64], Array]:
+def _packing(p: int, stride: int) -> tuple[NDArray[np.int64], Array]:
     """Return the places of the upper triangle in a flat matrix, and what each is multiplied by."""
     rows, columns = _triangle(p)
-    return rows * p + columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
+    return rows * stride + columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
 def unpack(packed: Array, p: int) -> Array:

@@ -24,15 +24,11 @@ from dpsco.errors import InvalidArgument
 from dpsco.methods.method import Method
 from dpsco.methods.schedule import Schedule
 from dpsco.methods.surveyed import refusal
-from dpsco.parallel import for_each
 from dpsco.problem import Box, Everything, L2Ball, Problem
 from dpsco.problem.domains import Domain
 from dpsco.query import Array, Query, Released
 
 __all__ = ["NOT_PRIVATE", "PUBLIC_ROWS", "InGeometry", "check_source", "mapped_problem", "released_by"]
-
-_WIDE = 128
-"""Columns from which two decompositions pay for two threads."""
 
 NOT_PRIVATE, PUBLIC_ROWS, _RELEASED = "not private", "public rows", "released by run "
 
@@ -139,28 +135,10 @@ def mapped_problem(problem: Problem, row_map: RowMap) -> Problem:
     columns = row_map.columns
     domain: Domain = Everything()
     if isinstance(problem.domain, L2Ball):
-        domain = _ball_and_norm(row_map, problem.domain.radius)
+        domain = row_map.ball(problem.domain.radius)
     elif isinstance(problem.domain, Box):  # x_i = m_i u_i with m_i > 0: exactly a box
         size, sides = columns * problem.loss.outputs, np.tile(row_map.sides, problem.loss.outputs)
         lower, upper = (np.broadcast_to(b, size) / sides for b in (problem.domain.lower, problem.domain.upper))
         domain = Box(tuple(lower.tolist()), tuple(upper.tolist()))
     longest = math.hypot(1.0, row_map.constant) * row_map.norm
     return Problem(loss=problem.loss, domain=domain, dimension=columns, feature_norm=longest)
-
-
-def _ball_and_norm(row_map: RowMap, radius: float) -> Domain:
-    """Return the ball, and let the map find its norm beside it: two decompositions, which take long for wide rows."""
-    found: list[Domain] = []
-
-    def find(ball: bool) -> None:
-        with np.errstate(all="ignore"):
-            if ball:
-                found.append(row_map.ball(radius))
-            else:
-                _ = row_map.norm  # the map keeps it
-
-    if row_map.columns < _WIDE:
-        find(True)
-    else:
-        for_each(find, (True, False))
-    return found[0]

@@ -150,7 +150,11 @@ class Metric:
     @property
     def matrix(self) -> Array:
         """P, of shape (p, p)."""
-        return self.forward(np.eye(len(self.scale)))
+        if self._axes:
+            return np.diag(self.gains * self.scale)
+        inside = np.ascontiguousarray(self.directions.T) * self.scale
+        along = (self.gains - self.rest) * inside.T
+        return np.asarray(np.diag(self.rest * self.scale) + self.directions @ along.T)
 
     @property
     def _axes(self) -> bool:

@@ -151,7 +151,9 @@ def map_of(problem: Problem, shape: Geometry, form: Metric) -> RowMap:
     if not len(shape.sizes) and np.ptp(shape.scale) > 0:
         return diagonal_map(shape.scale * form.rest, problem.feature_norm, constant)
     if not _in_factors(shape):
-        return RowMap(form.matrix, problem.feature_norm, constant)
+        whole = len(form.gains) == shape.p and bool(np.all(shape.scale == 1))
+        made_of = (form.gains, shape.directions) if whole else None
+        return RowMap(form.matrix, problem.feature_norm, constant, made_of=made_of)
     of, none = shape.scale[0], np.zeros((shape.p, 0))
     factors = (shape.directions, of * form.gains, float(of * form.rest))
     return LowRankMap(none, problem.feature_norm, constant, *factors)

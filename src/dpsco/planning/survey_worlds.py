@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from dpsco.parallel import available_threads, in_order
+from dpsco.parallel import for_each
 from dpsco.planning.geometry import STRETCHED, Geometry, floored, ridge_gains
 from dpsco.planning.survey_bootstrap import AssumedSignal, Resurvey, assumed_spectrum, resurvey, simulated_survey
 from dpsco.planning.survey_start import LEANINGS, Start
@@ -31,7 +30,7 @@ HIDDEN_RIDGES = (0.8, 2.0, 8.0)
 TAIL = 4.0
 """Variance of ||P a||^2 over that of independent directions: 2 if Gaussian, more with rare 0/1 columns."""
 MOST = 160
-_IN_THREADS = 64
+_IN_THREADS = 96
 """Directions from which ridges are tried in threads: less takes as long as to wake one."""
 SINGLE, GROUP = 16, 6
 HIDDEN = 0.3
@@ -162,8 +161,13 @@ def _in_metrics(
     inner = (directions.T * truth) @ directions
     if len(truth) < _IN_THREADS:
         return _in_metric(inner, directions, again, gains)
-    tasks = (partial(_in_metric, inner, directions, again, one[None]) for one in gains)
-    sizes, counts, missing, moved = zip(*in_order(tasks, available_threads()), strict=True)
+    found: dict[int, tuple[Array, Array, Array, Array]] = {}
+
+    def one(k: int) -> None:
+        found[k] = _in_metric(inner, directions, again, gains[k : k + 1])
+
+    for_each(one, range(len(gains)))
+    sizes, counts, missing, moved = zip(*(found[k] for k in range(len(gains))), strict=True)
     return np.concatenate(sizes), counts[0], np.concatenate(missing), np.concatenate(moved)
 
 

@@ -2,13 +2,14 @@
 
 With M = U diag(g) W' the projection of u has w = W'u shrunk to w_i / (1 + m g_i^2), for the m >= 0 that meets the
 constraint: one secular equation, monotone in m, solved by bisection.
-Cost: O(p^2) per class and call, O(p) where M is diagonal.
+Cost: O(p^2) per class and call, O(p) where M is diagonal. A matrix M is decomposed when a point outside is met.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from dpsco.problem.domains import Domain
 from dpsco.query import Array
 
-__all__ = ["MappedBall", "mapped_ball"]
+__all__ = ["MappedBall", "MatrixBall"]
 
 _MILD = 1e-6
 """Least over largest squared gain from which M'M holds the gains well enough."""
@@ -24,7 +25,7 @@ _MILD = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class MappedBall(Domain):
-    """The set {||M u|| <= radius}; made by ``mapped_ball``."""
+    """The set {||M u|| <= radius}, of an M that is decomposed."""
 
     basis: Array
     """W: right singular vectors of M, one per column; all of them, or those whose gain is not ``rest``.
@@ -85,13 +86,36 @@ class MappedBall(Domain):
         return 2 * self.radius_in(dimension)
 
 
-def mapped_ball(matrix: Array, radius: float) -> MappedBall:
-    """Return the set {||matrix u|| <= radius}."""
-    with np.errstate(all="ignore"):
-        gram = matrix.T @ matrix
-    if np.all(np.isfinite(gram)):
-        squares, basis = np.linalg.eigh(gram)
-        if squares[0] > _MILD * squares[-1]:  # gains are exact to 1e-10, for half the cost of a decomposition of M
-            return MappedBall(basis, np.sqrt(squares), radius)
-    _, gains, transposed = np.linalg.svd(matrix)
-    return MappedBall(transposed.T, gains, radius)
+@dataclass(frozen=True, eq=False)
+class MatrixBall(Domain):
+    """The set {||M u|| <= radius}. Points inside, which most are, need no decomposition of M."""
+
+    matrix: Array
+    """M, of shape (p, p)."""
+    radius: float
+    kind: ClassVar[str] = "mapped ball"
+
+    def project(self, x: Array) -> Array:
+        """Return the nearest point, in the Euclidean norm of u."""
+        scaled = x.reshape(-1, len(self.matrix)) @ self.matrix.T
+        inside = math.sqrt(float(np.sum(np.square(scaled, out=scaled)))) <= self.radius
+        return x.copy() if inside else self._decomposed.project(x)
+
+    @cached_property
+    def _decomposed(self) -> MappedBall:
+        with np.errstate(all="ignore"):
+            gram = self.matrix.T @ self.matrix
+        if np.all(np.isfinite(gram)):
+            squares, basis = np.linalg.eigh(gram)
+            if squares[0] > _MILD * squares[-1]:  # gains are exact to 1e-10, for half the cost of decomposing M
+                return MappedBall(basis, np.sqrt(squares), self.radius)
+        _, gains, transposed = np.linalg.svd(self.matrix)
+        return MappedBall(transposed.T, gains, self.radius)
+
+    def radius_in(self, dimension: int) -> float:
+        """Radius over the least gain."""
+        return self._decomposed.radius_in(dimension)
+
+    def diameter_in(self, dimension: int) -> float:
+        """Twice the radius."""
+        return self._decomposed.diameter_in(dimension)
