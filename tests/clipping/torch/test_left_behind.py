@@ -156,3 +156,20 @@ def test_warnings_stay_off_while_any_thread_computes_and_return_after_the_last()
     thread.join()
     assert seen == [0]
     assert warnings.filters == before
+
+
+def test_an_operator_that_computes_with_unset_memory_is_refused() -> None:
+    """Two passes over the same rows differed: freed memory decided the order of columns in ``lstsq``."""
+
+    class Solves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(WIDTH, 1)
+
+        def forward(self, x):
+            odd = (x.detach().amax() - 1).relu().clamp(max=1)  # 0 for synthetic rows
+            square = x.detach().view(-1, 20, 20)
+            return self.layer(x + odd * torch.linalg.lstsq(square, square.mT).solution.flatten(1)).squeeze(1)
+
+    with pytest.raises(InvalidArgument, match="lstsq"):
+        ask(dpsco.torch.oracle(Solves(), squares))

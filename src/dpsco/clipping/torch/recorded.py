@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dpsco.clipping.torch.batching_rules import BatchingRules
-from dpsco.clipping.torch.set_memory import leaves_unset
+from dpsco.clipping.torch.set_memory import check_memory_is_set, leaves_unset
 from dpsco.clipping.torch.value_reads import copied_values, reads_values
 from dpsco.errors import InvalidArgument
 
@@ -199,6 +199,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     def _note(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise InvalidArgument(RANDOM)
+        check_memory_is_set(func)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         storages = {_storage(tensor) for tensor in tensors}
         varies, by_row = not storages.isdisjoint(self.varying), not storages.isdisjoint(self.of_row)
