@@ -59,7 +59,10 @@ COUNTED_ONCE = (
     ),
     Mutant(
         "an operator of the caller's own runs under vmap",
-        (("clipping/torch/recorded.py", 'if func.namespace not in ("aten", "prims"):', "if False:"),),
+        (
+            ("clipping/torch/recorded.py", 'if func.namespace not in ("aten", "prims"):', "if False:"),
+            ("clipping/torch/batching_rules.py", "or (not whole and name in SAFE_FLOATS)", "or not whole"),
+        ),
         ("tests/clipping/torch/test_recorded.py::test_a_neighbour_moves_the_sum_by_two_clips_at_most",),
     ),
     Mutant(

@@ -323,15 +323,24 @@ ONE_ROW = (
         (
             (
                 "clipping/per_example.py",
-                "            with suppress(Exception):  # an error that depends on a row is an output\n"
-                "                return self._weighted(query, features, label)\n",
-                "            return self._weighted(query, features, label)\n",
+                "except BaseException:  # an error that depends on a row is an output, SystemExit too",
+                "except MemoryError:",
             ),
         ),
         (
             "tests/clipping/test_per_example.py::"
             "test_a_row_on_which_the_function_fails_is_a_zero_row_even_if_synthetic_rows_of_zeros_fail_too",
         ),
+    ),
+    Mutant(
+        "places that a model has changed count as checked",
+        (("clipping/torch/batching_rules.py", "if own != memory}", "}"),),
+        ("tests/clipping/torch/test_batching_rules.py::test_a_row_moves_the_sum_by_one_clip_at_most",),
+    ),
+    Mutant(
+        "a loop over a block of rows ends with its slowest row",
+        (("clipping/jax/known_primitives.py", '"regularized_incomplete_beta", ', ""),),
+        ("tests/clipping/jax/test_isolation.py::test_a_primitive_that_mixes_rows_under_vmap_gets_one_row",),
     ),
     Mutant(
         "places of a node taken as they come",
