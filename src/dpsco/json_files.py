@@ -33,6 +33,7 @@ __all__ = [
     "read_sealed",
     "remove_leftovers",
     "replacing",
+    "write_at",
     "write_atomic",
     "write_sealed",
 ]
@@ -84,7 +85,7 @@ def write_atomic(place: Place, data: bytes, *, mode: int = 0o644) -> None:
     Guarantee: after a crash at any moment the file has the old or the new content, complete.
     """
     with replacing(place, mode=mode) as file:
-        file.write(data)
+        write_at(file, data)
 
 
 @contextlib.contextmanager
@@ -97,12 +98,15 @@ def replacing(place: Place, *, mode: int | None = 0o644, held: Held | None = Non
 
     Guarantee: after a crash at any moment the file has the old or the new content, complete. No other file is opened,
     written or removed: the new content has a new file under a random name until it takes its place. Both names are in
-    one folder, opened once, whatever its path comes to mean.
+    one folder, opened once, whatever its path comes to mean. A fork of this process inside the block replaces nothing:
+    it would write later than its parent, and put an erased key back.
     """
+    process = os.getpid()
     with _folder_of(place) as folder:
         temporary = f".dpsco-{secrets.token_hex(8)}.new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o666 if mode is None else mode, dir_fd=folder)
+        maker = os.getpid()
         try:
             if mode is not None:
                 os.fchmod(descriptor, mode)
@@ -110,15 +114,40 @@ def replacing(place: Place, *, mode: int | None = 0o644, held: Held | None = Non
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+                # A fork between this check and the replacement shares the new file, which is renamed once.
+                if os.getpid() != process:
+                    raise CheckpointError(f"{place.name!r} is written by the process that this one is a fork of.")
                 if held is None:
-                    os.replace(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                    _replace(temporary, place.name, folder, file.fileno())
                 else:
                     _replace_held(held, temporary, place.name, folder, file.fileno())
         except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
+            if os.getpid() == maker:  # a fork leaves its parent's file alone
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
             raise
         os.fsync(folder)
+
+
+def write_at(file: BinaryIO, data: bytes, at: int = 0) -> None:
+    """Write all of ``data`` at byte ``at``: the system may take less at a time.
+
+    A file has one position, which the handler of a signal that writes too, or a fork, would move. It is not used, and
+    no buffer is, which a fork would write a second time.
+    """
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(file.fileno(), left, at)
+        left, at = left[written:], at + written
+
+
+def _replace(temporary: str, name: str, folder: int, new: int) -> None:
+    """Let the file ``temporary``, open as ``new``, take the name ``name``; a fork may have done it just now."""
+    try:
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except FileNotFoundError:
+        if not _is_named(new, name, folder):
+            raise
 
 
 def _replace_held(held: Held, temporary: str, name: str, folder: int, new: int) -> None:
@@ -196,7 +225,7 @@ def check_writable(path: Path, what: str, *, room: int = 1 << 16) -> None:
 def write_sealed(place: Place, payload: Mapping[str, Any], *, mode: int = 0o644, held: Held | None = None) -> None:
     """Write ``payload`` as canonical JSON with its own checksum; ``held`` as in ``replacing``."""
     with replacing(place, mode=mode, held=held) as file:
-        file.write(canonical({**payload, "check": _check(payload)}))
+        write_at(file, canonical({**payload, "check": _check(payload)}))
 
 
 def read_sealed(place: Place | Held, kind: str, fields: set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:

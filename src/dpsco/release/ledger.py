@@ -29,7 +29,7 @@ import numpy as np
 from dpsco.errors import CheckpointError, LedgerError
 from dpsco.fork_safety import forget_in_children
 from dpsco.held_files import Held, Place, held_folder
-from dpsco.json_files import canonical, read_sealed, remove_leftovers, write_atomic, write_sealed
+from dpsco.json_files import canonical, read_sealed, remove_leftovers, write_at, write_atomic, write_sealed
 from dpsco.query import Array
 from dpsco.release.noise import derive, normals
 
@@ -230,7 +230,7 @@ class FileLedger(_Record):
         """Write the released value to disk; the same one again changes nothing."""
         self.check_process()
         data = np.ascontiguousarray(value, dtype="<f8").tobytes()
-        _write(self._file, data + self._checksum(step, data), step * self._record_bytes)
+        write_at(self._file, data + self._checksum(step, data), step * self._record_bytes)
         os.fsync(self._file.fileno())
         if self._stored <= step:  # the handler of a signal may have gone on with the run
             self._stored = step + 1
@@ -382,17 +382,6 @@ def _own_file(folder: Held, name: str) -> BinaryIO:
             "that it did not create. Restore it from a copy."
         )
     return os.fdopen(descriptor, "r+b", buffering=0)
-
-
-def _write(file: BinaryIO, data: bytes, at: int) -> None:
-    """Write all of ``data`` at byte ``at``: the system may take less at a time.
-
-    The file has one position, which the handler of a signal that writes too would move; it is not used.
-    """
-    left = memoryview(data)
-    while left:
-        written = os.pwrite(file.fileno(), left, at)
-        left, at = left[written:], at + written
 
 
 def _probe(key: bytes) -> str:
