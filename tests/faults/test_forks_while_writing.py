@@ -42,7 +42,7 @@ def trained_with_a_fork(folder: Path, moment: int) -> tuple[np.ndarray, bool]:
     def strike(frame: FrameType, event: str, _: object) -> None:
         nonlocal chances, child
         code = frame.f_code
-        writes = code.co_filename == json_files.__file__ and code.co_name in ("replacing", "write_at")
+        writes = code.co_filename == json_files.__file__ and code.co_name in ("_folder_of", "replacing", "write_at")
         if event in ("call", "c_return") and writes:
             chances += 1
             if chances == moment:

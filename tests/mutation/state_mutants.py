@@ -116,6 +116,24 @@ STATE = (
         ),
     ),
     Mutant(
+        "a fork that replaces files of its parent's checkpoint",
+        (("json_files.py", "                if os.getpid() != process:\n", "                if False:\n"),),
+        ("tests/faults/test_forks_while_writing.py::test_a_child_forked_while_a_file_is_written_writes_none",),
+    ),
+    Mutant(
+        "a fork that releases the count of a federation again",
+        (("engines/flower/server.py", "        if self._process != os.getpid():\n", "        if False:\n"),),
+        (
+            "tests/engines/on_flower/test_presence.py::"
+            "test_a_fork_behind_the_last_round_does_not_release_the_count_a_second_time",
+        ),
+    ),
+    Mutant(
+        "one node's unreadable reply ends the run",
+        (("engines/flower/transport.py", "            return [None]\n", "            raise\n"),),
+        ("tests/engines/on_flower/test_replies.py::test_a_reply_that_cannot_be_read_is_that_of_one_node",),
+    ),
+    Mutant(
         "the key left on disk after the last round",
         (
             (

@@ -55,6 +55,7 @@ class Grid:
 
     lie: Any = None
     strangers: bool = False
+    unreadable: bool = False
     asked: list[int] = field(default_factory=list)
     sent: list[Message] = field(default_factory=list)
 
@@ -66,6 +67,8 @@ class Grid:
         return [str(len(self.sent) - 1)]
 
     def pull_messages(self, message_ids: list[str]) -> list[Message]:
+        if self.unreadable and any(self.sent[int(sent)].dst_node_id == LIAR for sent in message_ids):
+            raise ValueError("Flower cannot read the reply.")
         return [reply for sent in message_ids for reply in self._replies(self.sent[int(sent)])]
 
     def _replies(self, message: Message) -> Iterator[Message]:
@@ -110,3 +113,10 @@ def test_a_reply_in_the_name_of_another_node_says_nothing_about_that_node(monkey
     model(monkeypatch, grid)
     model(monkeypatch, honest)
     assert grid.asked == [node for node in honest.asked if node != LIAR]
+
+
+def test_a_reply_that_cannot_be_read_is_that_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node is asked in every round, as one that does not say where its clients are; it counts as 0."""
+    grid, silent = Grid(unreadable=True), Grid([])
+    assert np.array_equal(model(monkeypatch, grid), model(monkeypatch, silent))
+    assert sorted(set(grid.asked)) == [node for node in HOSTS if node != LIAR]
