@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 from decimal import Decimal
 from fractions import Fraction
@@ -11,9 +12,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import dpsco
+from dpsco.errors import DataError
 from dpsco.rows.cells import canonical_text, id_text, label_text, number
 from dpsco.rows.containers import column_numbers, column_texts
 from dpsco.rows.file_stream import FileRows, Labels
@@ -302,3 +306,59 @@ def test_one_level_more_than_an_index_of_arrow_counts_stops_no_call(kind: str, p
         texts = [[names[code] for code in codes] for names, codes in (column_texts(c, of=of) for c in (one, other))]
         assert texts[0][:-1] == texts[1][:-1] == [str(place) for place in range(127)]
     assert column_numbers(other)[:-1].tolist() == list(range(127))
+
+
+# --- types of Arrow -------------------------------------------------------------------------------------
+
+
+def features_of(path: Any, columns: PublicColumns) -> np.ndarray:
+    return np.concatenate([chunk for chunk, _ in FileRows(path, None, columns, feature_norm=1e9)])
+
+
+@pytest.mark.parametrize("digits", ["1", "0.00000000001", "1e-20", "0.1234567890123456789012345"])
+def test_the_digits_of_one_decimal_change_no_other_number_of_a_file(digits: str, tmp_path: Any) -> None:
+    """Arrow multiplied by a power of ten that the longest cell of the column decides on."""
+    cells = [Decimal(text) for text in ("459.310892", "34124.8829", "230.770222", "0.1", "-7.25")]
+    for name, first in (("one", Decimal("1.5")), ("other", Decimal(digits))):
+        pq.write_table(pa.table({"x": pa.array([first, *cells])}), tmp_path / f"{name}.parquet")
+    for column in (pa.array([first, *cells]) for first in (Decimal("1.5"), Decimal(digits))):
+        assert arrow_numbers(column)[1:].tolist() == [float(cell) for cell in cells]
+    declared = PublicColumns(numbers=["x"])
+    one, other = (features_of(tmp_path / f"{name}.parquet", declared) for name in ("one", "other"))
+    assert one[1:].tobytes() == other[1:].tobytes()
+
+
+@pytest.mark.parametrize("odd", [b"a", b"\xff", b"2"], ids=repr)
+def test_one_cell_of_bytes_in_a_column_of_text_of_a_file_changes_no_other_row(odd: bytes, tmp_path: Any) -> None:
+    declared = PublicColumns(numbers=["n"], categories={"c": ["a", "b"]})
+    found = []
+    for first in ("b", odd):
+        table = pa.table({"c": pa.array([first, "a", "b", None]), "n": pa.array([first, "1.5", " 2", "x"])})
+        pq.write_table(table, tmp_path / "rows.parquet")
+        found.append(features_of(tmp_path / "rows.parquet", declared))
+    assert pa.types.is_binary(table["c"].type)
+    assert found[0][1:].tobytes() == found[1][1:].tobytes()
+
+
+@pytest.mark.parametrize("what", ["category", "label"])
+def test_a_column_of_times_of_a_file_is_refused_where_text_was_declared(what: str, tmp_path: Any) -> None:
+    """pandas writes whole numbers beside one time as times: the labels of all other rows would be lost."""
+    cells = [pd.Timestamp("2020-01-01"), *([0, 1] * 10)]
+    other = [0, 1] * 10 + [1]
+    named = {"c": cells, "y": other} if what == "category" else {"c": other, "y": cells}
+    pd.DataFrame(named).to_parquet(tmp_path / "rows.parquet")
+    rows = FileRows(tmp_path / "rows.parquet", Labels(classes=("0", "1")), PublicColumns(categories={"c": ["0", "1"]}))
+    with pytest.raises(DataError, match="holds times"):
+        list(rows)
+
+
+def test_run_end_encoded_columns_are_read_as_the_columns_that_they_stand_for() -> None:
+    declared = PublicColumns(numbers=["n"], categories={"c": ["a", "b"]}, dates={"d": ("2020-01-01", "2021-01-01")})
+    plain = {
+        "n": pa.array([1.5, 1.5, 2.0, None]),
+        "c": pa.array(["a", "a", "b", None]),
+        "d": pa.array([datetime.date(2020, 5, 1)] * 3 + [None]),
+    }
+    encoded = {name: pc.run_end_encode(column) for name, column in plain.items()}
+    for made in (encoded, pa.table(encoded)):
+        np.testing.assert_array_equal(np.asarray(declared.transform(made)), np.asarray(declared.transform(plain)))

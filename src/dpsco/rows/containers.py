@@ -189,7 +189,8 @@ def _arrow_times(column: Any) -> str | None:
     from dpsco.rows.readers.source import arrow
 
     types, kind = arrow("pyarrow").types, column.type
-    return str(kind) if types.is_temporal(kind.value_type if types.is_dictionary(kind) else kind) else None
+    coded = types.is_dictionary(kind) or types.is_run_end_encoded(kind)
+    return str(kind) if types.is_temporal(kind.value_type if coded else kind) else None
 
 
 def _kind_without_ids(column: Any) -> str | None:
@@ -252,9 +253,10 @@ def _standing_for(category: Any) -> Any:
     take away the id of another unit.
     """
     try:
-        if not isinstance(category, (numbers.Number, np.bool_)):
+        if not isinstance(category, (numbers.Complex, np.bool_)):  # a decimal has the id of its number by itself
             return category
-        whole = int(category.real) if isinstance(category, numbers.Complex) else int(category)  # type: ignore[call-overload]
+        real: Any = getattr(category, "real", category)
+        whole = int(real)
         return whole if category == whole else category
     except Exception:  # not finite, or whatever an object raises about itself
         return category

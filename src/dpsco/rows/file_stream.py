@@ -122,8 +122,13 @@ class RowForm:
     @property
     def texts(self) -> tuple[str, ...]:
         """Columns to read as text."""
+        return (*self.words, *self.columns.reads("date"))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Columns to read as text that are no dates."""
         named = () if self.labels is None or self.labels.classes is None else (self.labels.column,)
-        return (*self.columns.reads("text"), *self.columns.reads("date"), *named)
+        return (*self.columns.reads("text"), *named)
 
     def encode(self, table: Table) -> tuple[Any, Array]:
         """Features in the unit ball and labels of the rows of ``table``."""
@@ -278,6 +283,7 @@ class FileRows:
     def _mixed(self, source: ParquetSource, columns: PublicColumns) -> Iterator[tuple[Any, Array]]:
         """Yield shuffled rows of files that state their number of rows."""
         form = RowForm(self._labels, columns, self._norm)
+        source.refuse_times(form.words)
         parts = source.parts(form.numbers, form.texts, most=PART_ROWS)
         yield from mixed_blocks(parts, source.count(), columns.width, self._shuffle, self._seed, form.ready)
 
@@ -291,6 +297,7 @@ class FileRows:
         form = RowForm(self._labels, columns, self._norm)
         cap = None if self._limit is None else ContributionCap(self._limit)
         units = () if self._unit is None else (self._unit,)
+        source.refuse_times(form.words)
         for name in units:
             source.refuse_ids(name)
         parts = source.parts(form.numbers, form.texts, units)

@@ -126,7 +126,8 @@ def _is_temporal(column: Any) -> bool:
         from dpsco.rows.readers.source import arrow
 
         types, kind = arrow("pyarrow").types, getattr(kind, "pyarrow_dtype", kind)
-        return bool(types.is_temporal(kind.value_type if types.is_dictionary(kind) else kind))
+        coded = types.is_dictionary(kind) or types.is_run_end_encoded(kind)
+        return bool(types.is_temporal(kind.value_type if coded else kind))
     return getattr(kind, "kind", "O") in "mM"
 
 

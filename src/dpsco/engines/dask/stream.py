@@ -52,6 +52,7 @@ class ParquetRows:
             raise InvalidArgument(
                 "A cluster reads Parquet files: they say where their rows are. Convert the data first."
             )
+        source.refuse_times(self.form.words)
         files = source.groups(self.form.numbers, self.form.texts)
         mixed = shuffle if shuffle == 0 else positive_integer("shuffle", shuffle, "It is a number of rows.")
         self.order = Order(sum(sum(groups) for _, groups in files), mixed, seed)

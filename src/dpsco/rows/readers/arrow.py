@@ -88,11 +88,22 @@ class ArrowFiles(TableSource):
             types = arrow("pyarrow").types
             if types.is_floating(value) or types.is_boolean(value):
                 raise DataError(id_message(f"The column {name!r} of {path.name!r}", str(kind)))
-            if _has_date(value):
-                raise DataError(
-                    f"The column {name!r} of {path.name!r} has the type {kind}, which holds times. Expected ids: text "
-                    "or whole numbers."
-                )
+        self.refuse_times((name,))
+
+    def refuse_times(self, names: Sequence[str]) -> None:
+        """Raise ``DataError`` if one of these columns has a type of times: it would hold no number and no text.
+
+        Arrow makes whole numbers into times where one cell is a time, and the numbers of all other rows are lost.
+        """
+        for path in self._paths if names else ():
+            schema = self._schema(path)
+            for name in set(names).intersection(schema.names):
+                kind = schema.field(name).type
+                if _has_date(getattr(kind, "value_type", kind)):
+                    raise DataError(
+                        f"The column {name!r} of {path.name!r} has the type {kind}, which holds times. Expected text "
+                        "or numbers: declare it as a date, or convert it."
+                    )
 
     @classmethod
     def _converted(
@@ -197,7 +208,8 @@ def check_columns(path: AnyFile, schema: Any, numbers: Sequence[str], texts: Seq
     for name in wanted:
         kind = schema.field(name).type
         absent = arrow("pyarrow").types.is_null(kind)  # what a writer makes of a column without a value
-        if not (absent or _is_number(kind) or _is_text(kind) or (name not in numbers and _has_date(kind))):
+        known = _is_number(kind) or _is_text(kind) or _is_bytes(kind)
+        if not (absent or known or (name not in numbers and _has_date(kind))):
             raise DataError(
                 f"The column {name!r} of {path.name!r} has the type {kind}. Expected numbers or text (or a date, if it "
                 "is declared as one): leave it out, or convert it."
@@ -206,9 +218,24 @@ def check_columns(path: AnyFile, schema: Any, numbers: Sequence[str], texts: Seq
 
 def arrow_table(batch: Any, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Table:
     """Return the columns of a record batch, some as numbers, some as text and some as ids."""
-    table: dict[str, Array | Coded] = {name: arrow_numbers(batch.column(name)) for name in numbers}
-    table |= {name: arrow_text(batch.column(name)) for name in texts}
-    return table | {name: arrow_text(batch.column(name), id_text) for name in ids}
+    table: dict[str, Array | Coded] = {name: arrow_numbers(_as_text(batch.column(name))) for name in numbers}
+    table |= {name: arrow_text(_as_text(batch.column(name))) for name in texts}
+    return table | {name: arrow_text(_as_text(batch.column(name)), id_text) for name in ids}
+
+
+def _as_text(column: Any) -> Any:
+    """Return a column of bytes as text, which need not be UTF-8: one cell of bytes makes bytes of a column of text."""
+    pa = arrow("pyarrow")
+    if not _is_bytes(column.type):
+        return column
+    return column.view(pa.large_string() if pa.types.is_large_binary(column.type) else pa.string())
+
+
+def decoded(column: Any) -> Any:
+    """Return a run-end encoded column as the column that it stands for; any other as it is."""
+    if not arrow("pyarrow").types.is_run_end_encoded(column.type):
+        return column
+    return arrow("pyarrow.compute").run_end_decode(column)
 
 
 def arrow_numbers(column: Any) -> Array:
@@ -232,11 +259,14 @@ def arrow_numbers(column: Any) -> Array:
         column = pc.if_else(is_number, column, pa.scalar(None, column.type))
         column = pc.cast(pc.ascii_ltrim(column, "+"), pa.float64())  # Arrow reads no sign of plus
         column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+    if pa.types.is_decimal(column.type):  # the digits of one row decide on the scale, and products with it are rounded
+        column = pc.cast(column, pa.string())
     return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def arrow_real(column: Any) -> Array | None:
     """Return a column of numbers in memory as floating point, NaN where it holds none; None if its type is another."""
+    column = decoded(column)
     types, kind = arrow("pyarrow").types, column.type
     real = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
     return np.concatenate([arrow_numbers(chunk) for chunk in _chunks(column)]) if real else None
@@ -247,6 +277,7 @@ def arrow_cells(column: Any) -> list[Any]:
 
     All are None if the type holds neither numbers nor text: a time may lie outside Python's range.
     """
+    column = decoded(column)
     types, kind = arrow("pyarrow").types, column.type
     kind = kind.value_type if types.is_dictionary(kind) else kind
     if not (_is_number(kind) or is_any_text(kind) or types.is_binary(kind) or types.is_large_binary(kind)):
@@ -264,7 +295,7 @@ def _chunk_cells(chunk: Any) -> list[Any]:
 
 def arrow_days(column: Any) -> NDArray[Any] | None:
     """Return a column of dates or times as days, those of times with a zone in UTC; None if its type has no date."""
-    pa = arrow("pyarrow")
+    column, pa = decoded(column), arrow("pyarrow")
     coded = pa.types.is_dictionary(column.type)
     if not _has_date(column.type.value_type if coded else column.type):
         return None
@@ -348,6 +379,11 @@ def is_any_text(kind: Any) -> bool:
     """Return whether a type holds text."""
     types = arrow("pyarrow").types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_bytes(kind: Any) -> bool:
+    types = arrow("pyarrow").types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
 def _is_number(kind: Any) -> bool:

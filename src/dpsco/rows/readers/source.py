@@ -71,6 +71,9 @@ class TableSource:
     def refuse_ids(self, name: str) -> None:
         """Raise ``DataError`` if the column ``name`` cannot hold ids by its type; text can."""
 
+    def refuse_times(self, names: Sequence[str]) -> None:
+        """Raise ``DataError`` if one of these columns, declared as text, has a type of times; text has none."""
+
     def count(self) -> int:
         """Return the number of rows."""
         raise NotImplementedError
