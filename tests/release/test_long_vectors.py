@@ -26,13 +26,14 @@ def test_terms_are_added_in_their_order(size: int, terms: int) -> None:
     assert np.array_equal(found, expected) if size > 1 else np.allclose(found, expected, rtol=1e-15)
 
 
-def test_compiled_or_not_the_bits_are_the_same() -> None:
+@pytest.mark.parametrize("size", [2_000, 70_000])
+def test_compiled_or_not_the_bits_are_the_same(size: int) -> None:
     program = (
         "import sys, hashlib, numpy as np\n"
         "if sys.argv[1] == 'compiled': import numba\n"
         "from dpsco.release.long_vectors import combined\n"
         "rng = np.random.default_rng(0)\n"
-        "z = tuple(rng.normal(size=70_000) for _ in range(11))\n"
+        f"z = tuple(rng.normal(size={size}) for _ in range(11))\n"
         "print(hashlib.sha256(combined(rng.normal(size=11), z).tobytes()).hexdigest(), 'numba' in sys.modules)\n"
     )
     found = [

@@ -52,7 +52,7 @@ class _Sums:
 
     def __init__(self, size: int, threads: int, *, exact: bool, kernel: _Kernel) -> None:
         self.size, self.exact, self._origin, self._scale = size, exact, kernel.origin, kernel.scale
-        self._moved = bool(np.any(self._origin))
+        self._moved = not isinstance(self._origin, float) or self._origin != 0.0
         self.tallies = np.zeros((threads, 8), np.int64)
         """Rows clipped and rows zeroed; each thread has its own cache line."""
         self._own: list[Array | None] = [None] * threads
@@ -125,13 +125,12 @@ class CompiledOracle:
 
     def answer(self, query: Query, batch: Batch) -> Clipped:
         """Compute the clipped sum of ``batch``."""
-        plain = LinearOracle(self.loss, self.intercept, self.slope)
         if query.rowwise:  # one row per block: in the plain path a row's bits depend on that row only
-            return plain.answer(query, batch)
-        if self.loss.outputs > 1 and not isinstance(self.loss, Softmax):
-            return plain.answer(query, batch)
+            return self._plain.answer(query, batch)
         if self.loss.outputs > 1:
-            return SoftmaxOracle(self.loss, self.intercept, self.threads).answer(query, batch)
+            if isinstance(self.loss, Softmax):
+                return SoftmaxOracle(self.loss, self.intercept, self.threads).answer(query, batch)
+            return self._plain.answer(query, batch)
         if self.slope is not None:
             try_slope(self.slope)
         size = query.points[0].size
@@ -142,7 +141,7 @@ class CompiledOracle:
             for features, labels in batch.chunks:
                 rows: Any = self._given(features)
                 if isinstance(rows, CsrRows) and not _one_block(query, answer.rows + len(labels)):
-                    answer.add(plain.answer(query, Batch(batch.step, self._plain(features, labels))))
+                    answer.add(self._plain.answer(query, Batch(batch.step, self._plain_rows(features, labels))))
                     continue
                 kind = type(rows), rows.dtype
                 if kind not in prepared:
@@ -164,7 +163,11 @@ class CompiledOracle:
         """Return the rows of a chunk as kernels take them."""
         return CsrRows.of(features) if is_sparse(features) else features
 
-    def _plain(self, features: Any, labels: NDArray[Any]) -> Iterable[Chunk]:
+    @property
+    def _plain(self) -> LinearOracle:
+        return LinearOracle(self.loss, self.intercept, self.slope)
+
+    def _plain_rows(self, features: Any, labels: NDArray[Any]) -> Iterable[Chunk]:
         """Return the rows of a chunk as the plain oracle takes them."""
         return [(features, labels)]
 
@@ -179,15 +182,11 @@ class CompiledOracle:
         return kernel
 
     def _dense(self, query: Query, dtype: np.dtype[Any], rows: NDArray[Any], exact: bool) -> _Kernel:
-        from dpsco.clipping.kernels import dense_rows as kernels
-
-        width, itemsize = rows.shape[1], dtype.itemsize
-        size, kernel = kernels.padded(width + self.intercept, itemsize), self._kernel("dense")
-        points = np.zeros((2, size), dtype)
-        for j, point in enumerate((query.points[0], query.points[-1])):
-            points[j, : point.size] = point
-        unit, block, step = chunk_multiple(width), kernels.block_rows(itemsize), kernels.tile_rows(width, itemsize)
-        ask, points = self.ask(query, width, itemsize == 4), points.ravel()
+        width, kernel, shape = rows.shape[1], self._kernel("dense"), _shape(rows.shape[1], self.intercept, dtype, exact)
+        points = np.zeros((2, shape.padded), dtype)
+        points[0, : query.points[0].size], points[1, : query.points[0].size] = query.points[0], query.points[-1]
+        ask, points = self.ask(query, width, dtype.itemsize == 4), points.ravel()
+        fixed = shape.unit, shape.block, shape.tile
 
         def ready(rows: NDArray[Any], labels: NDArray[Any]) -> tuple[Any, ...] | None:
             same = isinstance(rows, np.ndarray) and rows.dtype == dtype and rows.flags.c_contiguous
@@ -197,13 +196,9 @@ class CompiledOracle:
             return flat(rows, dtype), flat(labels, _FLOAT64)
 
         def run(arrays: Any, edges: Any, counter: Any, out: Array, tallies: Any) -> None:
-            kernel(ask, arrays[0], width, arrays[1], points, edges, counter, unit, block, step, out, tallies)
+            kernel(ask, arrays[0], width, arrays[1], points, edges, counter, *fixed, out, tallies)
 
-        grain = block if exact else unit
-        grain, most, most_copied = (
-            max(1, size // (width * itemsize * grain)) * grain for size in (_GRAIN_BYTES, _PIECE_BYTES, _COPIED_BYTES)
-        )
-        return _Kernel(ready, copied, run, unit, grain, most, most_copied)
+        return _Kernel(ready, copied, run, shape.unit, *shape.pieces)
 
     def _sparse(self, query: Query, dtype: np.dtype[Any], rows: CsrRows, exact: bool) -> _Kernel:
         width, kernel = rows.shape[1], self._kernel("sparse")
@@ -265,6 +260,31 @@ class CompiledOracle:
         from dpsco.clipping.kernels.custom import kernels
 
         return kernels(self.slope)[name]
+
+
+class _Shape(NamedTuple):
+    """Public sizes of a kernel of dense rows."""
+
+    padded: int
+    """Length of a point, filled up to whole vectors."""
+    unit: int
+    block: int
+    tile: int
+    pieces: tuple[int, int, int]
+    """Rows of the shortest and of the longest piece, and of the longest that is copied."""
+
+
+@functools.lru_cache(maxsize=64)
+def _shape(width: int, intercept: bool, dtype: np.dtype[Any], exact: bool) -> _Shape:
+    """Return the sizes for rows of ``width`` numbers. Rounds are alike, so results are cached."""
+    from dpsco.clipping.kernels.dense_rows import block_rows, padded, tile_rows
+
+    unit, block, size = chunk_multiple(width), block_rows(dtype.itemsize), width * dtype.itemsize
+    grain = block if exact else unit
+    pieces = (max(1, limit // (size * grain)) * grain for limit in (_GRAIN_BYTES, _PIECE_BYTES, _COPIED_BYTES))
+    least, most, most_copied = pieces
+    length, tile = padded(width + intercept, dtype.itemsize), tile_rows(width, dtype.itemsize)
+    return _Shape(length, unit, block, tile, (least, most, most_copied))
 
 
 class _Pieces:

@@ -35,18 +35,18 @@ def ask_of(
     clip, least = float(query.clip), 2.0**-100 if single else LEAST_FACTOR
     facts = kind, float(parameter), intercept, weight_0, weight_1
     limits = clip, clip * (1.0 - margin), query.grid, low, high, least
-    return np.array(Ask(*facts, *limits, single, *(shares or (1.0, 1.0))))
+    return np.array(Ask(*facts, *limits, single, *(shares or (1.0, 1.0))), _FLOAT64)
 
 
 def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:
-    """Return float32 for float32 rows if clip and points are far from the limits of its range, else float64.
+    """Return float32 for float32 rows if the clip and the lengths of the points are far from its limits, else float64.
 
     All other types give float64: a missing cell turns integers into float64, and must not change the path.
     """
     if given != _FLOAT32:
         return _FLOAT64
-    size = max(max(float(point.max(initial=0.0)), -float(point.min(initial=0.0))) for point in query.points)
-    fits = size < _FLOAT32_RANGE and (1 / _FLOAT32_RANGE <= query.clip <= _FLOAT32_RANGE or math.isinf(query.clip))
+    fits = all(float(point.dot(point)) < _FLOAT32_RANGE**2 for point in query.points)
+    fits &= 1 / _FLOAT32_RANGE <= query.clip <= _FLOAT32_RANGE or math.isinf(query.clip)
     return _FLOAT32 if fits else _FLOAT64
 
 

@@ -80,7 +80,7 @@ class ScaledOracle(CompiledOracle):
     def _given(self, features: Any) -> Any:
         return CsrRows.of(features) if is_sparse(features) else _on_demand(self.map, features, rowwise=False)
 
-    def _plain(self, features: Any, labels: NDArray[Any]) -> Iterator[Chunk]:
+    def _plain_rows(self, features: Any, labels: NDArray[Any]) -> Iterator[Chunk]:
         return scaled_chunks(self.map, Batch(0, [(features, labels)]), rowwise=False)
 
     def _sparse(self, query: Query, dtype: np.dtype[Any], rows: CsrRows, exact: bool) -> Any:

@@ -25,7 +25,7 @@ _BLOCK = 1 << 15
 def combined(weights: Array, vectors: Sequence[Array]) -> Array:
     """Compute sum_i weights[i] vectors[i], adding one term after the other.
 
-    Long vectors use a compiled loop that adds four terms at a time, but only if numba is already loaded.
+    Vectors that are not short use a compiled loop that adds four terms at a time, if numba is already loaded.
     """
     # Short vectors in one call: np.add.reduce adds rows in order too, except for a single column.
     if 1 < vectors[0].size <= _SHORT:
@@ -33,7 +33,7 @@ def combined(weights: Array, vectors: Sequence[Array]) -> Array:
         terms *= weights[:, None]
         return np.asarray(np.add.reduce(terms, axis=0))
     out = np.empty_like(vectors[0])
-    fours = len(vectors) // 4 * 4 if len(out) >= _LONG and "numba" in sys.modules else 0
+    fours = len(vectors) // 4 * 4 if len(out) > _SHORT and "numba" in sys.modules else 0
     few = len(vectors) - fours
 
     def combine(part: slice) -> None:
@@ -51,8 +51,9 @@ def combined(weights: Array, vectors: Sequence[Array]) -> Array:
 
 
 def _parts(size: int, *, whole: bool) -> list[slice]:
-    """Return blocks that fit into the cache, or one part per thread for the compiled loop."""
-    block = -(-size // available_threads()) if whole else _BLOCK
+    """Return blocks that fit into the cache; for the compiled loop all of a vector, or one part per thread if long."""
+    threads = available_threads() if size >= _LONG else 1
+    block = -(-size // threads) if whole else _BLOCK
     return [slice(start, min(start + block, size)) for start in range(0, size, block)]
 
 
@@ -65,14 +66,16 @@ def _add_fours(weights: Array, vectors: Sequence[Array], out: Array, *, anew: bo
 
 def digests(*vectors: Array) -> list[bytes]:
     """Return the SHA-256 of each vector's bytes."""
+    if max(vector.size for vector in vectors) < _LONG:
+        return [_digest(vector) for vector in vectors]
     found = [b""] * len(vectors)
 
     def find(k: int) -> None:
-        found[k] = sha256(np.ascontiguousarray(vectors[k]).data).digest()
+        found[k] = _digest(vectors[k])
 
-    if max(vector.size for vector in vectors) >= _LONG:  # hashing releases the interpreter lock
-        for_each(find, range(len(vectors)))
-    else:
-        for k in range(len(vectors)):
-            find(k)
+    for_each(find, range(len(vectors)))  # hashing releases the interpreter lock
     return found
+
+
+def _digest(vector: Array) -> bytes:
+    return sha256(np.ascontiguousarray(vector).data).digest()

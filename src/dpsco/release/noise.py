@@ -22,7 +22,6 @@ import math
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from typing import Any, NoReturn
 
 import numpy as np
@@ -76,12 +75,11 @@ def check_key(key: object) -> bytes:
 
 def derive(key: bytes, *context: bytes | str | int) -> bytes:
     """Derive a 256-bit key for one purpose: HMAC-SHA256(key, context), with length-prefixed parts of the context."""
-    mac = hmac.new(key, digestmod=sha256)
+    message = bytearray()
     for part in context:
         data = part.to_bytes(8, "little") if isinstance(part, int) else part.encode() if isinstance(part, str) else part
-        mac.update(len(data).to_bytes(8, "little"))
-        mac.update(data)
-    return mac.digest()
+        message += len(data).to_bytes(8, "little") + data
+    return hmac.digest(key, message, "sha256")
 
 
 class Normals:
