@@ -61,6 +61,16 @@ INGESTION = (
         ("tests/rows/test_sparse_formats.py::test_values_of_one_place_add_up_alike_whatever_type_one_row_gives_them",),
     ),
     Mutant(
+        "decimals are multiplied by a power of ten that one row decides on",
+        (("rows/readers/arrow.py", "if pa.types.is_decimal(column.type):  # the digits", "if False:  # the digits"),),
+        (f"{DECIDES}::test_the_digits_of_one_decimal_change_no_other_number_of_a_file",),
+    ),
+    Mutant(
+        "labels of a file that one row made into times",
+        (("rows/file_stream.py", "        source.refuse_times(form.words)\n        for name", "        for name"),),
+        (f"{DECIDES}::test_a_column_of_times_of_a_file_is_refused_where_text_was_declared",),
+    ),
+    Mutant(
         "one index for the levels of all chunks",
         (("rows/readers/arrow.py", "return list(column.chunks) or", "return [column.combine_chunks()] or"),),
         (f"{DECIDES}::test_one_level_more_than_an_index_of_arrow_counts_stops_no_call",),

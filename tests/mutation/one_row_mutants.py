@@ -79,7 +79,7 @@ ONE_ROW = (
     ),
     Mutant(
         "ids of tables as canonical numbers",
-        (("rows/readers/arrow.py", "arrow_text(batch.column(name), id_text)", "arrow_text(batch.column(name))"),),
+        (("rows/readers/arrow.py", "_as_text(batch.column(name)), id_text)", "_as_text(batch.column(name)))"),),
         (f"{IDS}::test_different_ids_are_different_people_in_files",),
     ),
     Mutant(
