@@ -23,6 +23,19 @@ STATE = (
         ("tests/estimators/test_check_beside.py::test_an_account_is_charged_after_the_check",),
     ),
     Mutant(
+        "rows of a large table that kernels count as unfit are not looked at",
+        (("rows/stream.py", "        if not zero_rows:\n", "        if True:\n"),),
+        (
+            "tests/rows/test_first_round_check.py::"
+            "test_a_row_of_the_first_round_that_does_not_fit_is_refused_before_a_release[X-nan-float32]",
+        ),
+    ),
+    Mutant(
+        "any oracle is believed to count the rows that do not fit",
+        (("run/train.py", "counts_unfit = type(oracle) is CompiledOracle and", "counts_unfit = True or"),),
+        ("tests/rows/test_first_round_check.py::test_an_oracle_of_the_caller_is_not_believed",),
+    ),
+    Mutant(
         "noise that was drawn for another round",
         (("release/releaser.py", "drawn.noise[step - drawn.next]", "drawn.noise[-1]"),),
         ("tests/release/test_release.py::test_noise_does_not_depend_on_how_many_rounds_are_drawn_together[sqrt]",),

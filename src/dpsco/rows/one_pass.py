@@ -69,6 +69,12 @@ class Stream:
         portions = layout.portions if layout.coming is None else layout.coming()
         return self._batches(layout) if portions is None else self._portions(portions, sample)
 
+    def answered(self, zero_rows: int) -> None:
+        """Take note of how many rows of the round just read are zero rows, every row that does not fit among them.
+
+        SENSITIVE. A stream that would look for such rows in ``confirm`` need not, if there is none.
+        """
+
     def confirm(self) -> None:
         """Wait for checks of rows that run beside the first round, and raise what they found.
 

@@ -10,7 +10,7 @@ of uneven size from any stream, the same rows again or a sample of them from arr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -43,6 +43,8 @@ class ArrayStream(Stream):
 
     _order: NDArray[np.int64] | None = None
     """Which row comes first, second and so on; None keeps the order of the container."""
+    _look: Callable[[], None] | None = None
+    """Raises if a row of the first round does not fit; None if that is known already."""
 
     def __init__(self, data: Any, labels: Any, non_finite: str, width: int | None, dtype: str | None) -> None:
         super().__init__()
@@ -66,19 +68,29 @@ class ArrayStream(Stream):
         if self._non_finite == "error":
             if getattr(getattr(self._data, "dtype", None), "kind", "") == "c":
                 raise DataError(f"Complex data not supported: X holds complex numbers. {_REMEDY}")
-            for features, labels in self._looked_at(layout):
-                _refuse_unfit(features, labels, layout)
+            # Public numbers decide. A large table would be read twice: only the rows of its first round are checked,
+            # after the oracle has read them, and later rows that do not fit are zero rows.
+            fresh = layout.portions is None and layout.coming is None and layout.adjacency != "add-remove"
+            large = math.prod(self._features.shape) >= CHECKED_WHOLE and not isinstance(self._features, CsrRows)
+            if fresh and large:
+                self._look = partial(self._refuse_unfit_first, layout)
+            else:
+                _refuse_unfit(self._features, self._labels[:], layout)
 
-    def _looked_at(self, layout: Layout) -> Iterable[Chunk]:
-        """Return the rows that are checked before anything is spent: all of them, or those of the first round.
+    def _refuse_unfit_first(self, layout: Layout) -> None:
+        for features, labels in self._views(0, min(layout.batch_size, self._rows_there)):
+            _refuse_unfit(features, labels, layout)
 
-        Public numbers decide. A large table would be read twice; what does not fit behind its first round is zero rows.
-        """
-        fresh = layout.portions is None and layout.coming is None and layout.adjacency != "add-remove"
-        large = math.prod(self._features.shape) >= CHECKED_WHOLE and not isinstance(self._features, CsrRows)
-        if fresh and large:
-            return self._views(0, min(layout.batch_size, self._rows_there))
-        return [(self._features, self._labels[:])]
+    def answered(self, zero_rows: int) -> None:
+        """Look for rows that do not fit only if there are zero rows."""
+        if not zero_rows:
+            self._look = None
+
+    def confirm(self) -> None:
+        """Raise if a row of the first round does not fit."""
+        if self._look is not None:
+            self._look()
+            self._look = None
 
     def _batches(self, layout: Layout) -> Iterator[Batch]:
         for step in range(layout.rounds):

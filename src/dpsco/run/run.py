@@ -176,12 +176,12 @@ class Run:
 
     # --- what comes in and goes out ---------------------------------------------------------------
 
-    def absorb(self, batch: Batch) -> None:
-        """Take rows of this round: all of them, or some."""
+    def absorb(self, batch: Batch) -> int:
+        """Take rows of this round: all of them, or some. Return how many count as zero rows. SENSITIVE."""
         stage, query = self._taking()
-        portions = stage.schedule.portions
-        stage.rows.at(None if portions is None else portions[query.step])
-        self._add(query, stage.method.answer(stage.schedule, query, batch, stage.rows))
+        stage.rows.at(None if (portions := stage.schedule.portions) is None else portions[query.step])
+        self._add(query, clipped := stage.method.answer(stage.schedule, query, batch, stage.rows))
+        return clipped.zeroed_rows
 
     def absorb_sum(self, clipped: Clipped) -> None:
         """Take the clipped sum of rows of this round that was computed elsewhere."""

@@ -116,9 +116,14 @@ def train(
         diagnostics=diagnostics,
     )
 
+    # Kernels of one score count every row that is not finite or has another label; those of others may not see it.
+    counts_unfit = type(oracle) is CompiledOracle and oracle.slope is None and oracle.loss.outputs == 1
+
     def feed(batch: Batch) -> None:
         if run.needs_rows:
-            run.absorb(batch)
+            zero_rows = run.absorb(batch)
+            if counts_unfit:
+                stream.answered(zero_rows)
             stream.confirm()  # the release of this round comes next
         run.rows_read = stream.rows_read
 
