@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "replace-one with C",
         (("accounting/budget.py", '"replace": 2.0', '"replace": 1.0'),),
-        ("tests/accounting/test_budget_account.py::test_replace_moves_a_sum_twice_as_far",),
+        ("tests/accounting/test_budget.py::test_replace_moves_a_sum_twice_as_far",),
     ),
     Mutant(
         "the grid removed",
@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "several records at the price of one",
         (("accounting/budget.py", "return self.mu / self.records", "return self.mu"),),
-        ("tests/accounting/test_budget_account.py::test_a_group_pays_for_each_of_its_records",),
+        ("tests/accounting/test_budget.py::test_a_group_pays_for_each_of_its_records",),
     ),
     Mutant(
         "the paper's conversion of epsilon to mu",
@@ -171,7 +171,7 @@ MUTANTS = (
                 "return self.epsilon / math.sqrt(2 * math.log(2.5 / self.delta))",
             ),
         ),
-        ("tests/accounting/test_budget_account.py::test_mu_is_that_of_the_exact_curve",),
+        ("tests/accounting/test_budget.py::test_mu_is_that_of_the_exact_curve",),
     ),
     Mutant(
         "delta without what float64 noise loses",

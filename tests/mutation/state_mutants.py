@@ -79,7 +79,7 @@ STATE = (
         "a lock on a file that was replaced",
         (("held_files.py", "if os.path.samestat(os.fstat(self.descriptor), _stat(self._place)):", "if True:"),),
         (
-            "tests/accounting/test_budget_account.py::test_a_charge_waits_for_the_file_that_replaced_the_one_it_waited_for",
+            "tests/accounting/test_account_files.py::test_a_charge_waits_for_the_file_that_replaced_the_one_it_waited_for",
         ),
     ),
     Mutant(
@@ -112,7 +112,7 @@ STATE = (
         "an account that is moved during a charge comes back under its old name",
         (("json_files.py", "    if held.replaced() or _hidden(held, folder):", "    if True:"),),
         (
-            "tests/accounting/test_budget_account.py::test_an_account_that_is_moved_or_linked_during_a_charge_is_still_one_account",
+            "tests/accounting/test_account_files.py::test_an_account_that_is_moved_or_linked_during_a_charge_is_still_one_account",
         ),
     ),
     Mutant(
@@ -180,7 +180,7 @@ STATE = (
     Mutant(
         "an account forgets what float64 noise loses",
         (("accounting/account.py", "max(FLOAT_SHARE, share * (1 + 1e-12))", "FLOAT_SHARE"),),
-        ("tests/accounting/test_budget_account.py::test_what_float64_noise_loses_is_paid_at_the_epsilon_of_the_limit",),
+        ("tests/accounting/test_account.py::test_what_float64_noise_loses_is_paid_at_the_epsilon_of_the_limit",),
     ),
     Mutant(
         "the geometry of a run that is not private is called private",
@@ -196,7 +196,7 @@ STATE = (
                 "if False:",
             ),
         ),
-        ("tests/accounting/test_budget_account.py::test_an_account_is_exact_on_equal_runs",),
+        ("tests/accounting/test_account.py::test_an_account_is_exact_on_equal_runs",),
     ),
     Mutant(
         "keys from numpy's global state",
@@ -222,7 +222,7 @@ STATE = (
     Mutant(
         "a checkpoint read without its checksum",
         (("json_files.py", "    if not intact:\n", "    if False:\n"),),
-        ("tests/accounting/test_budget_account.py::test_any_changed_byte_of_the_account_is_noticed",),
+        ("tests/accounting/test_account_files.py::test_any_changed_byte_of_the_account_is_noticed",),
     ),
     Mutant(
         "the key reused by another plan",
@@ -305,12 +305,12 @@ STATE = (
                 'object.__setattr__(self, "path", Path(self.path).absolute())',
             ),
         ),
-        ("tests/accounting/test_budget_account.py::test_symbolic_links_to_an_account_are_one_account",),
+        ("tests/accounting/test_account_files.py::test_symbolic_links_to_an_account_are_one_account",),
     ),
     Mutant(
         "charges do not wait for each other",
         (("accounting/account.py", "wait=PATIENCE", "wait=0.0"),),
-        ("tests/accounting/test_budget_account.py::test_a_charge_waits_for_the_one_before_it",),
+        ("tests/accounting/test_account_files.py::test_a_charge_waits_for_the_one_before_it",),
     ),
     Mutant(
         "the rounds behind a survey are where the path of its folder leads",
@@ -335,7 +335,7 @@ STATE = (
                 'temporary = f"{place.name}.new"\n        Path(place.parent, temporary).unlink(missing_ok=True)',
             ),
         ),
-        ("tests/accounting/test_budget_account.py::test_a_charge_leaves_other_files_alone",),
+        ("tests/accounting/test_account_files.py::test_a_charge_leaves_other_files_alone",),
     ),
     Mutant(
         "released values go through a link",

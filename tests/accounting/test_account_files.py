@@ -1,4 +1,4 @@
-"""Budgets refuse invalid numbers; an account composes runs exactly, detects damage and never exceeds its limit."""
+"""The file of an account: damage, processes, links, moves and interrupts."""
 
 from __future__ import annotations
 
@@ -9,169 +9,15 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-import dpsco
-from dpsco import Account, AccountError, Budget, CheckpointError, InvalidArgument
-from dpsco.accounting import gaussian
+from dpsco import Account, AccountError, Budget, CheckpointError
 
 LIMIT = Budget(epsilon=3.0, delta=1e-6)
-
-
-@pytest.fixture
-def account(tmp_path: Path) -> Account:
-    return Account.create(tmp_path / "people.json", limit=LIMIT)
-
-
-# --- budgets ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, -math.inf, True, "1", None, [1.0]])
-def test_epsilon_must_be_a_positive_number(epsilon: object) -> None:
-    with pytest.raises(InvalidArgument, match="epsilon"):
-        Budget(epsilon=epsilon, delta=1e-6)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("delta", [0.0, -1e-9, 1.0, 1.5, math.nan, math.inf, True, "1e-6", None])
-def test_delta_must_be_a_probability_above_zero(delta: object) -> None:
-    with pytest.raises(InvalidArgument, match="delta"):
-        Budget(epsilon=1.0, delta=delta)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-301), (1.0, 5e-324), (1e101, 1e-6), (1e308, 1e-9)])
-def test_a_guarantee_beyond_float64_is_refused_before_anything_is_computed(epsilon: float, delta: float) -> None:
-    with pytest.raises(InvalidArgument, match="float64"):
-        Budget(epsilon, delta)
-
-
-@pytest.mark.parametrize("adjacency", ["replace-one", "", None, 1, ["zero-out"]])
-def test_unknown_adjacency_is_refused_and_the_choices_are_named(adjacency: object) -> None:
-    with pytest.raises(InvalidArgument, match="zero-out"):
-        Budget(epsilon=1.0, delta=1e-6, adjacency=adjacency)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("records", [0, -1, 1.5, math.inf, True, "2", None])
-def test_records_must_be_a_whole_number(records: object) -> None:
-    with pytest.raises(InvalidArgument, match="records"):
-        Budget(epsilon=1.0, delta=1e-6, records=records)  # type: ignore[arg-type]
-
-
-def test_a_group_pays_for_each_of_its_records() -> None:
-    whole, shared = Budget(1.0, 1e-6), Budget(1.0, 1e-6, records=5)
-    assert shared.mu == whole.mu
-    assert shared.mu_per_record == pytest.approx(whole.mu / 5, rel=1e-15)
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (12.0, 1e-5)])
-def test_mu_is_that_of_the_exact_curve(epsilon: float, delta: float) -> None:
-    """delta(epsilon) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), in 40 digits."""
-    import mpmath
-
-    with mpmath.workdps(40):
-        mu = mpmath.mpf(Budget(epsilon, delta).mu)
-        reached = mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
-        assert delta * (1 - mpmath.mpf(10) ** -9) <= reached <= delta
-
-
-def test_replace_moves_a_sum_twice_as_far() -> None:
-    assert [Budget(1.0, 1e-6, a).clips_apart for a in ("zero-out", "add-remove", "replace")] == [1.0, 1.0, 2.0]
-
-
-def test_an_infinite_epsilon_is_not_private() -> None:
-    assert not Budget(math.inf, 1e-6).private
-    assert Budget(1e3, 1e-6).private
-
-
-# --- accounts ---------------------------------------------------------------------------------
-
-
-def test_an_account_is_exact_on_equal_runs(account: Account) -> None:
-    """k equal runs compose to sqrt(k) mu; the first run beyond the limit is refused."""
-    run = Budget(epsilon=0.7, delta=1e-6)
-    affordable = math.floor((LIMIT.mu / run.mu) ** 2)
-    for k in range(affordable):
-        account.charge(f"run {k}", run)
-    assert account.mu == pytest.approx(math.sqrt(affordable) * run.mu, rel=1e-12)
-    with pytest.raises(AccountError):
-        account.charge("one too many", run)
-    assert len(account.runs) == affordable
-
-
-def test_a_run_is_charged_once_under_its_name(account: Account) -> None:
-    account.charge("week 1", Budget(1.0, 1e-6))
-    before = account.mu
-    account.charge("week 1", Budget(1.0, 1e-6))
-    assert account.mu == before
-
-
-def test_another_budget_under_a_known_name_is_not_free(account: Account) -> None:
-    account.charge("week 1", Budget(0.1, 1e-6))
-    with pytest.raises(AccountError):
-        account.charge("week 1", Budget(2.0, 1e-6))
-
-
-def test_what_remains_can_be_spent_whole_and_then_nothing(account: Account) -> None:
-    account.charge("first", Budget(1.0, 1e-6))
-    account.charge("rest", account.remaining())
-    assert account.epsilon == pytest.approx(LIMIT.epsilon, rel=1e-9)
-    with pytest.raises(AccountError):
-        account.charge("more", Budget(0.01, 1e-6))
-
-
-@pytest.mark.parametrize(
-    ("limit", "run"),
-    [
-        (Budget(30.0, 1e-6), Budget(1.0, 1e-6)),
-        (Budget(22.0, 1e-6), Budget(1.0, 1e-6)),
-        (Budget(3.0, 1e-12), Budget(0.5, 1e-2)),
-        (Budget(10.0, 1e-25), Budget(1.0, 1e-3)),
-    ],
-)
-def test_what_float64_noise_loses_is_paid_at_the_epsilon_of_the_limit(
-    tmp_path: Path, limit: Budget, run: Budget
-) -> None:
-    """Every run may change either law by l: Gaussian delta + (1 + e^epsilon) sum l <= delta at the limit's epsilon."""
-    account, loss = Account.create(tmp_path / "people.json", limit), math.exp(run.log_float_loss)
-    with suppress(AccountError):
-        for k in range(20):
-            account.charge(f"run {k}", run)
-        account.charge("rest", account.remaining())
-    lost = (1 + math.exp(limit.epsilon)) * len([entry for entry in account.runs if entry["id"] != "rest"]) * loss
-    assert lost <= limit.delta
-    if account.runs:
-        assert gaussian.delta_of(account.mu, limit.epsilon) + lost <= limit.delta * (1 + 1e-9)
-        assert account.epsilon <= limit.epsilon * (1 + 1e-9)
-
-
-def test_what_remains_pays_for_its_own_loss(tmp_path: Path) -> None:
-    account = Account.create(tmp_path / "people.json", Budget(24.0, 1e-6))
-    account.charge("small", Budget(1.0, 1e-6))
-    account.charge("most", Budget(23.5, 1e-6))
-    account.charge("rest", account.remaining())
-    assert account.epsilon <= 24.0 * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("other", [Budget(1.0, 1e-6, "replace"), Budget(1.0, 1e-6, records=2), Budget(math.inf, 1e-6)])
-def test_runs_with_another_meaning_are_refused(account: Account, other: Budget) -> None:
-    with pytest.raises(AccountError):
-        account.charge("odd", other)
-    assert account.runs == []
-
-
-def test_an_account_without_a_limit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises((AccountError, InvalidArgument)):
-        Account.create(tmp_path / "a.json", limit=Budget(math.inf, 1e-6)).charge("x", Budget(1.0, 1e-6))
-
-
-def test_reopening_with_another_limit_is_refused(account: Account) -> None:
-    account.charge("week 1", Budget(1.0, 1e-6))
-    with pytest.raises(AccountError):
-        Account(account.path, limit=Budget(30.0, 1e-6))
 
 
 def test_any_changed_byte_of_the_account_is_noticed(account: Account) -> None:
@@ -310,9 +156,6 @@ def test_of_processes_that_create_an_account_at_once_one_succeeds(tmp_path: Path
     assert len(Account(path).runs) == 1
 
 
-# --- one file, one account --------------------------------------------------------------------
-
-
 def test_symbolic_links_to_an_account_are_one_account(account: Account, tmp_path: Path) -> None:
     """Two links once let epsilon = 4.08 through a limit of 3."""
     (tmp_path / "elsewhere").mkdir()
@@ -339,56 +182,6 @@ def test_an_account_with_hard_links_is_refused(account: Account, tmp_path: Path)
             Account(path)
     with pytest.raises(AccountError, match="hard links"):
         account.charge("one", Budget(1.0, 1e-6))
-
-
-def test_a_deleted_account_does_not_start_anew(account: Account) -> None:
-    account.charge("one", Budget(2.5, 1e-6))
-    account.path.unlink()
-    for again in (lambda: Account(account.path, limit=LIMIT), lambda: account.charge("two", Budget(2.5, 1e-6))):
-        with pytest.raises(AccountError, match=r"no account.*restore"):
-            again()
-    assert not account.path.exists()
-
-
-def test_an_account_is_created_once(account: Account) -> None:
-    account.charge("one", Budget(1.0, 1e-6))
-    with pytest.raises(AccountError, match="already"):
-        Account.create(account.path, limit=LIMIT)
-    assert len(account.runs) == 1
-
-
-def test_an_account_opens_with_the_limit_it_was_created_with(account: Account) -> None:
-    assert Account(account.path).limit == LIMIT
-
-
-def test_training_is_charged_before_the_first_release_and_refused_when_the_account_is_empty(account: Account) -> None:
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(64, 3)), rng.integers(0, 2, 64)
-    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
-    plan = dpsco.Plan(problem=problem, n=64, budget=LIMIT, method=dpsco.AcceleratedSRGD(rounds=4, beta=0.25, clip=1.0))
-    charged: list[int] = []
-    dpsco.train(plan, dpsco.stream(X, y), account=account, on_round=lambda _: charged.append(len(account.runs)))
-    assert charged == [1, 1, 1, 1]
-    with pytest.raises(AccountError):
-        dpsco.train(plan, dpsco.stream(X, y), account=account, on_round=lambda _: charged.append(-1))
-    assert -1 not in charged
-
-
-def test_a_seeded_run_cannot_be_charged(account: Account) -> None:
-    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
-    plan = dpsco.Plan(problem=problem, n=64, budget=LIMIT, method=dpsco.AcceleratedSRGD(rounds=4, beta=0.25, clip=1.0))
-    with pytest.raises(AccountError):
-        dpsco.train(plan, dpsco.stream(np.zeros((64, 3)), np.zeros(64)), account=account, key=bytes(32))
-    assert account.runs == []
-
-
-def test_an_accountant_that_is_too_old_is_refused_in_our_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("dp_accounting")
-    from dpsco.accounting import poisson
-
-    monkeypatch.setattr(poisson, "version", lambda name: "0.4.4")
-    with pytest.raises(dpsco.ExtraMissing, match=r"dp-accounting 0\.5 or newer; 0\.4\.4"):
-        poisson.epsilon_of_sampled(1.2345, delta=1e-6, rate=0.1, rounds=3, adjacency="zero-out")
 
 
 def test_a_link_in_place_of_an_open_account_does_not_split_it(tmp_path: Path) -> None:
