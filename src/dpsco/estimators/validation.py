@@ -22,6 +22,7 @@ from dpsco.rows.check_beside import CheckBeside
 from dpsco.rows.containers import column_length, is_rows
 from dpsco.rows.csr import CsrRows
 from dpsco.rows.gate import admit, all_finite, container, container_width, declared_by
+from dpsco.rows.protocols import offers
 
 __all__ = ["check_labels", "checked_ids", "is_chunks", "is_empty", "one_column", "typed_rows"]
 
@@ -150,7 +151,7 @@ def one_column(y: Any, rows: int, *, strict: bool) -> Any:
             DataConversionWarning,
             stacklevel=4,
         )
-        y = y.iloc[:, 0] if hasattr(y, "iloc") else y[:, 0]
+        y = y.iloc[:, 0] if offers(y, "iloc") else y[:, 0]
     elif len(shape) != 1:
         raise DataError("y should be a 1d array: one label per row.")
     if column_length(y) != rows:

@@ -19,6 +19,7 @@ from dpsco.errors import DataError
 from dpsco.query import Array
 from dpsco.rows.cells import id_message, id_text, label_text
 from dpsco.rows.lists import cells_numbers, listed, rows_numbers
+from dpsco.rows.protocols import offers
 
 __all__ = [
     "as_array",
@@ -39,7 +40,7 @@ _REAL = "fiub"
 
 def is_frame(data: Any) -> bool:
     """Return whether ``data`` is a table of named columns: pandas, polars or Arrow."""
-    return hasattr(data, "columns") and hasattr(data, "shape") and not isinstance(data, np.ndarray)
+    return offers(data, "columns") and offers(data, "shape") and not isinstance(data, np.ndarray)
 
 
 def is_rows(data: Any) -> bool:
@@ -105,11 +106,11 @@ def column_cells(column: Any) -> list[Any]:
         return list(column)
     if isinstance(column, np.ma.MaskedArray):
         return _array_cells(column)
-    if hasattr(column, "to_pylist"):  # Arrow
+    if offers(column, "to_pylist"):  # Arrow
         from dpsco.rows.readers.arrow import arrow_cells
 
         return arrow_cells(column)
-    if hasattr(column, "to_list") or hasattr(column, "_from_sequence"):  # pandas, polars; an array of pandas
+    if offers(column, "to_list") or offers(column, "_from_sequence"):  # pandas, polars; an array of pandas
         return _series_cells(column)
     array = np.asarray(column)
     refuse_times(array)
@@ -176,7 +177,7 @@ def refuse_times(column: Any) -> None:
     if isinstance(column, np.ndarray):
         kind = column.dtype.name if column.dtype.kind in "mM" else None
     else:
-        kind = _arrow_times(column) if hasattr(column, "to_pylist") and hasattr(column, "type") else None
+        kind = _arrow_times(column) if offers(column, "to_pylist") and offers(column, "type") else None
     if kind is not None:
         raise DataError(
             f"Got an array of the type {kind}, which holds times. Expected numbers: convert it, or leave it out. "
@@ -196,7 +197,7 @@ def _arrow_times(column: Any) -> str | None:
 def _kind_without_ids(column: Any) -> str | None:
     """Return the name of the column's type if it is one of floating point or booleans, else None."""
     kind = getattr(column, "dtype", None)
-    if hasattr(column, "to_pylist"):
+    if offers(column, "to_pylist"):
         from dpsco.rows.readers.source import arrow
 
         own, types = column.type, arrow("pyarrow").types
@@ -225,24 +226,41 @@ def _frame(frame: Any, width: int) -> Array:
 def _series_cells(column: Any) -> list[Any]:
     """Return the cells of a pandas or polars column, None where its type holds neither numbers nor text.
 
-    The type decides, never a cell: a time may lie outside Python's range, and text need not be UTF-8.
+    The type decides, never a cell: a time may lie outside Python's range, and text need not be UTF-8. Times and records
+    of polars are refused.
     """
     kind, length = column.dtype, len(column)
     if hasattr(kind, "is_temporal"):  # polars
-        return [None] * length if kind.is_temporal() or kind.is_nested() else list(column.to_list())
+        _refuse_lost(kind)
+        return [None] * length if kind.is_nested() else list(column.to_list())
     name = type(kind).__name__
     if (getattr(kind, "kind", "O") in "mM" and name != "ArrowDtype") or name in ("PeriodDtype", "IntervalDtype"):
         return [None] * length
     if name == "CategoricalDtype":
         known = [*map(_standing_for, column_cells(kind.categories.to_series())), None]  # code -1 finds the last
-        held = column.array if hasattr(column, "array") else column
+        held = column.array if offers(column, "array") else column
         return [known[code] for code in held.codes.tolist()]
     if name == "ArrowDtype" or getattr(kind, "storage", "") == "pyarrow":
         from dpsco.rows.readers.arrow import arrow_cells
 
-        held = column.array if hasattr(column, "array") else column
+        held = column.array if offers(column, "array") else column
         return arrow_cells(held.__arrow_array__())
-    return list(column.to_list() if hasattr(column, "to_list") else column.tolist())
+    return list(column.to_list() if offers(column, "to_list") else column.tolist())
+
+
+def _refuse_lost(kind: Any) -> None:
+    """Raise ``DataError`` if a type of polars holds times or records: its type says that it has no number, no text.
+
+    polars makes a column of numbers into one of records, all numbers missing, where one cell is a record: of the rows
+    ``[{"a": 1}, {"a": {}}]`` the 1 is gone. It makes a column of times into numbers where one cell is a number, and a
+    column of text into times unless one cell is none (``try_parse_dates``).
+    """
+    if kind.is_temporal() or kind.__class__.__name__ == "Struct":
+        raise DataError(
+            f"Got a column of the type {kind}, which holds {'times' if kind.is_temporal() else 'records'}. Expected "
+            "numbers or text: convert it, or leave it out. (polars makes numbers into records where one of them is a "
+            "record: state schema=..., or pass a list of rows.)"
+        )
 
 
 def _standing_for(category: Any) -> Any:
@@ -264,9 +282,9 @@ def _standing_for(category: Any) -> Any:
 
 def frame_columns(frame: Any) -> list[Any]:
     """Return the columns of a table, in order."""
-    if hasattr(frame, "iloc"):  # pandas; a Series has no columns
+    if offers(frame, "iloc"):  # pandas; a Series has no columns
         return [frame.iloc[:, place] for place in range(frame.shape[1])]
-    if hasattr(frame, "get_columns"):  # polars
+    if offers(frame, "get_columns"):  # polars
         return list(frame.get_columns())
     return list(frame.columns)  # Arrow
 
@@ -294,7 +312,7 @@ def as_array(data: Any) -> NDArray[Any]:
 
 def _plain(column: Any) -> NDArray[Any] | None:
     """Return the column as the NumPy array of real numbers that it already is, none of them rounded; else None."""
-    if isinstance(getattr(column, "dtype", None), np.dtype) and hasattr(column, "iloc"):  # pandas
+    if isinstance(getattr(column, "dtype", None), np.dtype) and offers(column, "iloc"):  # pandas
         column = column.to_numpy()
     if isinstance(column, np.ma.MaskedArray) or not isinstance(column, np.ndarray) or column.dtype.kind not in _REAL:
         return None
@@ -307,18 +325,18 @@ def _array(column: Any) -> NDArray[Any] | None:
         return None
     if isinstance(column, np.ndarray):
         return _plain(column)
-    if hasattr(column, "to_pylist"):
+    if offers(column, "to_pylist"):
         from dpsco.rows.readers.arrow import arrow_real
 
         return arrow_real(column)
     kind = getattr(column, "dtype", None)
-    if hasattr(column, "iloc"):  # pandas
+    if offers(column, "iloc"):  # pandas
         if isinstance(kind, np.dtype):
             return _plain(column)
         if getattr(kind, "kind", "O") in "iufb" and not hasattr(kind, "categories"):
             return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
         return None
-    if hasattr(column, "to_list") and kind is not None:  # polars
+    if offers(column, "to_list") and kind is not None:  # polars
         if not hasattr(kind, "is_temporal") or kind.__class__.__name__ in ("Int128", "UInt128", "Decimal"):
             return None
         if not (kind.is_integer() or kind.is_float()):

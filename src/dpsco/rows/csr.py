@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from dpsco.errors import DataError
 from dpsco.rows.containers import column_numbers
+from dpsco.rows.protocols import offers
 
 __all__ = ["CsrRows", "is_sparse"]
 
 
 def is_sparse(data: Any) -> bool:
     """Whether ``data`` is a sparse matrix or array of SciPy, or already ``CsrRows``; SciPy is not imported to ask."""
-    return isinstance(data, CsrRows) or (hasattr(data, "tocsr") and hasattr(data, "nnz"))
+    return isinstance(data, CsrRows) or (offers(data, "tocsr") and offers(data, "nnz"))
 
 
 class CsrRows:

@@ -21,6 +21,7 @@ from dpsco.rows.containers import as_array, column_cells, column_length, column_
 from dpsco.rows.containers import is_frame as _is_frame
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.lists import listed
+from dpsco.rows.protocols import offers
 
 __all__ = ["table_of"]
 
@@ -54,7 +55,7 @@ def _by_name(data: Any) -> tuple[Callable[[str], Any], list[str]]:
     if isinstance(data, Mapping):
         held = {str(name): column for name, column in data.items()}
         return held.__getitem__, list(held)
-    if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # polars, lazy
+    if offers(data, "collect_schema") and offers(data, "collect"):  # polars, lazy
         data = data.collect()
     if _is_frame(data):
         names = [str(name) for name in getattr(data, "column_names", data.columns)]
@@ -97,7 +98,7 @@ def _read(name: str, column: Any, kind: str) -> Array | Coded:
         raise DataError(f"The column {name!r} has {len(column.shape)} dimensions. Expected one cell per row.")
     if kind == "date":
         return _dates(column)
-    if _is_temporal(column) and not hasattr(column, "iloc"):  # pandas finds times by looking at all cells
+    if _is_temporal(column) and not offers(column, "iloc"):  # pandas finds times by looking at all cells
         raise DataError(f"The column {name!r} holds times. Declare it in dates=, or convert it.")
     if kind == "number":
         return column_numbers(column)
@@ -111,18 +112,18 @@ def _series(column: Any) -> Any:
     pandas finds the type of all three by looking at all cells, so they are read in one way: whatever the type, a cell
     has the value that it has among objects.
     """
-    array, index = hasattr(column, "_from_sequence"), hasattr(column, "to_series") and not hasattr(column, "levels")
-    if hasattr(column, "iloc") or not (array or index):
+    array, index = offers(column, "_from_sequence"), offers(column, "to_series") and not offers(column, "levels")
+    if offers(column, "iloc") or not (array or index):
         return column
     return import_module("pandas").Series(column, dtype=column.dtype)  # the type is stated: objects stay objects
 
 
 def _is_temporal(column: Any) -> bool:
     """Return whether the type of a column declares times."""
-    kind: Any = column.type if hasattr(column, "to_pylist") else getattr(column, "dtype", None)
+    kind: Any = column.type if offers(column, "to_pylist") else getattr(column, "dtype", None)
     if hasattr(kind, "is_temporal"):  # polars
         return bool(kind.is_temporal())
-    if hasattr(column, "to_pylist") or hasattr(kind, "pyarrow_dtype"):
+    if offers(column, "to_pylist") or hasattr(kind, "pyarrow_dtype"):
         from dpsco.rows.readers.source import arrow
 
         types, kind = arrow("pyarrow").types, getattr(kind, "pyarrow_dtype", kind)
@@ -134,7 +135,7 @@ def _is_temporal(column: Any) -> bool:
 def _dates(column: Any) -> Coded:
     """Return a column as texts that begin with a date, empty where a cell holds none."""
     categories: Any = getattr(getattr(column, "dtype", None), "categories", None)
-    if hasattr(categories, "to_series"):  # pandas
+    if hasattr(categories, "to_series") and offers(column, "iloc"):  # pandas
         held = _dates(categories.to_series())
         codes = np.asarray(getattr(column, "array", column).codes, dtype=np.int64)
         return Coded(held.values, np.append(held.codes, -1)[codes])
@@ -157,15 +158,15 @@ def _days(column: Any) -> NDArray[Any] | None:
     Arrow and polars have one zone per column, that of the first cell: on the clock of that zone one row would decide
     on the days of all others. Every container keeps the time in UTC.
     """
-    if hasattr(column, "to_pylist") or hasattr(getattr(column, "dtype", None), "pyarrow_dtype"):
+    if offers(column, "to_pylist") or hasattr(getattr(column, "dtype", None), "pyarrow_dtype"):
         from dpsco.rows.readers.arrow import arrow_days
 
-        return arrow_days(column if hasattr(column, "to_pylist") else column.array.__arrow_array__())
-    if hasattr(column, "iloc"):  # pandas
+        return arrow_days(column if offers(column, "to_pylist") else column.array.__arrow_array__())
+    if offers(column, "iloc"):  # pandas
         if getattr(column.dtype, "tz", None) is not None:
             column = column.dt.tz_convert(None)
         array = np.asarray(column)
-    elif hasattr(column, "to_arrow"):  # polars
+    elif offers(column, "to_arrow"):  # polars
         return _days(column.to_arrow())
     else:
         array = np.asarray(column)
