@@ -224,7 +224,9 @@ def id_message(what: str, kind: str) -> str:
     return (
         f"{what} has the type {kind}: beyond 2^53 several ids share one such number, so rows of different people could "
         "not be told apart. pandas makes int64 into float64 where one id is missing: declare the type when you read "
-        'the ids (dtype="Int64"), so that no row decides on it. Text, Arrow integers and a list of ids do as well.'
+        'the ids (dtype="Int64"), so that no row decides on it. A cast afterwards (convert_dtypes, astype) comes late: '
+        "ids beyond 2^53 are merged by then, and as text they have other names. Text, Arrow integers and a list of ids "
+        "do as well."
     )
 
 
