@@ -11,11 +11,13 @@ import torch
 from torch import nn
 from torch.utils.data import (
     BatchSampler,
+    ChainDataset,
     ConcatDataset,
     DataLoader,
     Dataset,
     IterableDataset,
     RandomSampler,
+    StackDataset,
     Subset,
     SubsetRandomSampler,
     TensorDataset,
@@ -245,6 +247,46 @@ def test_a_row_that_a_dataset_names_again_is_left_out() -> None:
             loader = DataLoader(given, batch_size=50, shuffle=True)
             dpsco.torch.fit(network(), cross_entropy, loader, n=2 * N, input_shape=SHAPE, **DECLARED)
         assert sum(seen) == N
+
+
+def test_a_row_that_stacked_datasets_name_again_is_left_out() -> None:
+    """Features and labels in datasets of their own: a row that both named again entered two contributions."""
+    X, y = map(torch.from_numpy, pictures())
+    places = [*range(N), *[7] * (N // 2), *[-1] * (N // 2)]
+    oversampled = StackDataset(Subset(X, places), Subset(y, places))
+    joined = StackDataset(ConcatDataset([X, X]), ConcatDataset([y, y]))
+    taken = Subset(StackDataset(Subset(X, places), Subset(y, places)), range(2 * N))
+    same_tensors = ConcatDataset([TensorDataset(X, y), TensorDataset(X, y), StackDataset(X, y)])
+    named = StackDataset(x=Subset(X, places), y=Subset(y, places))
+    pairs = {"collate_fn": lambda rows: (torch.stack([r["x"] for r in rows]), torch.stack([r["y"] for r in rows]))}
+    given: list[tuple[Any, dict[str, Any]]] = [
+        *((rows, {}) for rows in (oversampled, joined, taken, same_tensors, StackDataset(X, y))),
+        (named, pairs),
+    ]
+    for rows, how in given:
+        seen: list[int] = []
+        with watching(lambda query, clipped, released, seen=seen: seen.append(clipped.rows)):
+            loader = DataLoader(rows, batch_size=50, shuffle=True, **how)
+            dpsco.torch.fit(network(), cross_entropy, loader, n=3 * N, input_shape=SHAPE, **DECLARED)
+        assert sum(seen) == N
+
+
+def test_a_chain_that_reads_a_dataset_again_is_refused() -> None:
+    class Stream(IterableDataset):
+        def __iter__(self) -> Any:
+            return iter(Rows().rows)
+
+    one = Stream()
+    chains = (ChainDataset([one, one]), ChainDataset(each for each in (one, ChainDataset([one]))))
+    for chain in chains:
+        loader = DataLoader(chain, batch_size=50)
+        with pytest.raises(InvalidArgument, match="more than once"):
+            dpsco.torch.fit(network(), cross_entropy, loader, n=2 * N, input_shape=SHAPE, **DECLARED)
+    seen: list[int] = []
+    with watching(lambda query, clipped, released: seen.append(clipped.rows)):
+        loader = DataLoader(ChainDataset(each for each in (one, Stream())), batch_size=50)
+        dpsco.torch.fit(network(), cross_entropy, loader, n=3 * N, input_shape=SHAPE, **DECLARED)
+    assert sum(seen) == 2 * N
 
 
 def test_places_from_the_end_of_a_dataset_without_a_length_are_refused() -> None:

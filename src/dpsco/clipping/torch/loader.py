@@ -4,8 +4,8 @@ A loader joins its rows by ``collate_fn``. Where that is torch's own, the rows a
 of another shape or type then changes itself alone. A collate function of the caller's makes chunks (X, y).
 
 One row may enter one contribution only. Samplers that are known to draw rows again are refused. Of any other sampler
-that is not torch's own, places that it draws again are left out: they depend on no row. So are those that a ``Subset``
-or a ``ConcatDataset`` names again.
+that is not torch's own, places that it draws again are left out: they depend on no row. So are those that a ``Subset``,
+a ``ConcatDataset`` or a ``StackDataset`` of them names again. A ``ChainDataset`` that reads a dataset again is refused.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from __future__ import annotations
 import bisect
 import copy
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.utils.data import (
     BatchSampler,
+    ChainDataset,
     ConcatDataset,
     IterableDataset,
     RandomSampler,
     SequentialSampler,
+    StackDataset,
     Subset,
     TensorDataset,
     WeightedRandomSampler,
@@ -48,7 +50,7 @@ def loader_chunks(loader: Any, shape: tuple[int, ...], dtype: str) -> ShapedChun
     Raises
     ------
     InvalidArgument
-        If the loader has no batches, or its sampler or its workers repeat rows.
+        If the loader has no batches, or its sampler, its workers or its chain of datasets repeat rows.
     """
     if loader.batch_size is None and loader.batch_sampler is None:
         raise InvalidArgument(
@@ -59,6 +61,12 @@ def loader_chunks(loader: Any, shape: tuple[int, ...], dtype: str) -> ShapedChun
             f"num_workers={loader.num_workers} copies of an IterableDataset each hand out all of its rows, unless it "
             "divides them itself, and the guarantee counts on one contribution per row. Use num_workers=1; or, if it "
             "does divide them, pass the chunks: (chunk for chunk in loader)."
+        )
+    chained = list(map(id, _chained(loader.dataset)))
+    if len(set(chained)) < len(chained):
+        raise InvalidArgument(
+            "The loader's ChainDataset reads a dataset more than once, and the guarantee counts on one contribution "
+            "per row. Name each dataset once."
         )
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
     repeats = isinstance(sampler, RandomSampler) and (
@@ -74,7 +82,7 @@ def loader_chunks(loader: Any, shape: tuple[int, ...], dtype: str) -> ShapedChun
     if pairs:
         apart.collate_fn = list
     own = type(loader.batch_sampler) is BatchSampler and type(sampler) in (SequentialSampler, RandomSampler)
-    own = own and not isinstance(loader.dataset, (Subset, ConcatDataset))
+    own = own and not isinstance(loader.dataset, (Subset, ConcatDataset, StackDataset))
     if not own and not isinstance(loader.dataset, IterableDataset):
         object.__setattr__(apart, "batch_sampler", _Once(loader))  # a loader guards its own attributes
     return ShapedChunks(_Plain(apart, pairs=pairs), shape, dtype, together=not pairs)
@@ -91,6 +99,17 @@ def array_of(value: Any) -> Any:
         return None
 
 
+def _chained(rows: Any) -> Iterator[Any]:
+    """Yield the datasets that an iterable one reads, one after the other; chains are unfolded."""
+    if not isinstance(rows, ChainDataset):
+        yield rows
+        return
+    if not isinstance(rows.datasets, (list, tuple)):  # a generator is used up by whoever looks at it
+        rows.datasets = list(rows.datasets)
+    for part in rows.datasets:
+        yield from _chained(part)
+
+
 class _Once:
     """Batches of places, without those that came before. Cost: memory of one number per place."""
 
@@ -99,7 +118,7 @@ class _Once:
         self._rows = loader.dataset
 
     def __iter__(self) -> Iterator[list[Any]]:
-        seen: set[tuple[int, int | str]] = set()
+        seen: set[_Name] = set()
         for batch in self._batches:
             named = {_name(place, self._rows): place for place in batch}
             fresh = [place for name, place in named.items() if name not in seen]
@@ -108,10 +127,15 @@ class _Once:
                 yield fresh
 
 
-def _name(place: Any, rows: Any) -> tuple[int, int | str]:
+_Name = tuple[Any, ...]
+"""A dataset and a place in it, or the names of the parts of a row."""
+
+
+def _name(place: Any, rows: Any) -> _Name:
     """Return what tells a row apart: 3, ``np.int64(3)``, ``torch.tensor(3)`` and 3 - len(rows) are one.
 
-    Text is a name too. Anything else may be one of several names of a row, or name several rows: (3,), [2, 3], 2:4.
+    A row of stacked datasets is made of one row of each, and its name of their names. Text is a name too. Anything else
+    may be one of several names of a row, or name several rows: (3,), [2, 3], 2:4.
     """
     if isinstance(place, str):
         return id(rows), str(place)
@@ -135,7 +159,16 @@ def _name(place: Any, rows: Any) -> tuple[int, int | str]:
     if isinstance(rows, ConcatDataset) and 0 <= index < len(rows):
         part = bisect.bisect_right(rows.cumulative_sizes, index)
         return _name(index - (rows.cumulative_sizes[part - 1] if part else 0), rows.datasets[part])
+    if isinstance(rows, (StackDataset, TensorDataset)) and 0 <= index < len(rows):
+        return tuple(_name(index, part) for part in _parts(rows))
     return id(rows), index
+
+
+def _parts(rows: Any) -> Iterable[Any]:
+    """Return the datasets, or the tensors, that each give a part of a row."""
+    if isinstance(rows, TensorDataset):
+        return rows.tensors
+    return rows.datasets.values() if isinstance(rows.datasets, Mapping) else rows.datasets
 
 
 class _Plain:
