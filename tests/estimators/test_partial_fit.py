@@ -185,6 +185,45 @@ def test_rows_placed_by_position_refuse_add_remove() -> None:
             call(X, y)
 
 
+ODD_ROWS = {
+    "a cell that is not finite": (np.array([[math.nan] + 4 * [0.1]]), np.array([1])),
+    "a label that is no class": (X[:1], np.array([7])),
+    "a label that is no whole number": (X[:1], np.array([0.5])),
+    "a label that is missing": (X[:1], np.array([math.nan])),
+    "text in a list": ([[0.1, "text", 0.1, 0.1, 0.1]], [1]),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_ROWS, ids=str)
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearRegression])
+def test_no_row_behind_the_first_call_decides_whether_the_run_goes_on(kind, odd) -> None:
+    """Rounds are released by then: an error would show, without noise, what one row holds."""
+    facts = {"classes": [0, 1]} if kind is PrivateLogisticRegression else {"label_bound": 1.0}
+    told = {"epsilon": 1.0, "delta": 1e-6, "survey": "none", "rounds": 4, "n": 4_000, **facts}
+    sums, released = [], []
+    for rows, labels in ((np.zeros((1, 5)), np.array([math.nan])), ODD_ROWS[odd]):
+        model, own, frozen = kind(**told), [], list(released)
+        note = lambda query, clipped, value, own=own: own.append((clipped.total, value.value))  # noqa: E731
+        with watching(observer=note, replay=frozen or None):
+            model.partial_fit(X[:2_000], Y[:2_000])
+            model.partial_fit(rows, labels)
+            model.partial_fit(X[2_001:4_000], Y[2_001:4_000])
+        sums.append([total for total, _ in own])
+        released = [value for _, value in own]
+        assert len(own) == 4
+    if kind is PrivateLogisticRegression or "that is no" not in odd:  # a regression takes 0.5, and clamps 7
+        np.testing.assert_array_equal(*sums)
+
+
+def test_the_first_rows_are_checked_before_anything_is_spent(tmp_path) -> None:
+    account = dpsco.Account.create(tmp_path / "people.json", dpsco.Budget(3.0, 1e-6))
+    model = PrivateLogisticRegression(**KW, account=account)
+    for rows, labels in ODD_ROWS.values():
+        with pytest.raises(dpsco.DataError):
+            model.partial_fit(rows, labels)
+    assert account.runs == []
+
+
 def test_no_cell_is_quoted_in_an_error() -> None:
     X = np.array([["patient-4711", "1"], ["2", "3"]], dtype=object)
     with pytest.raises(dpsco.DataError, match="not numbers") as caught:

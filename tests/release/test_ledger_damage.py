@@ -15,6 +15,7 @@ from tests.release.stopped_runs import (
     stopped_run,
 )
 
+import dpsco
 from dpsco import (
     CheckpointError,
 )
@@ -105,3 +106,31 @@ def test_released_rounds_that_nobody_vouches_for_are_refused(tmp_path: Path) -> 
     ):
         (folder / "released.bin").write_bytes(damaged)
         assert_refused(folder)
+
+
+def test_the_name_of_a_run_that_was_paid_for_pays_for_no_other(tmp_path: Path) -> None:
+    """An account knows a run by the name in run.json: that file of another run of the plan is refused."""
+    paid, folder = stopped_run(tmp_path / "paid", 2), stopped_run(tmp_path / "run", 2)
+    shutil.copy(paid / "run.json", folder / "run.json")
+    assert_refused(folder)
+
+
+def test_a_run_without_a_release_takes_no_name_of_another(tmp_path: Path) -> None:
+    limit = dpsco.Budget(1.1, 1e-6)
+    account = dpsco.Account.create(tmp_path / "people.json", limit)
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=3)
+    method = dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0)
+    plan = dpsco.Plan(problem, 400, dpsco.Budget(1.0, 1e-6), method)
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(400, 3)), rng.integers(0, 2, 400)
+
+    def run(name: str) -> dpsco.Result:
+        given = {"checkpoint": tmp_path / name, "resume": True, "account": account}
+        return dpsco.train(plan, dpsco.stream(rows, labels), **given)
+
+    run("first")
+    for _ in range(2):
+        with pytest.raises(dpsco.AccountError):
+            run("second")
+        shutil.copy(tmp_path / "first" / "run.json", tmp_path / "second" / "run.json")
+    assert len(account.runs) == 1

@@ -67,7 +67,6 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
     feature_norm: float | None
     radius: float | None
     n: int | None
-    n_features: int | None
     fit_intercept: bool
     rounds: int | None
     survey: str
@@ -76,7 +75,6 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
     adjacency: str
     max_rows_per_unit: int | None
     shuffle: bool
-    invalid_rows: str
     penalty: float
     columns: Any
     start: Any
@@ -88,8 +86,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
 
     # --- what a subclass decides ------------------------------------------------------------------
 
-    def _targets(self, y: Any, *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
-        """Loss, numbers it can take (NaN for a zero row), and what about them was read off private rows."""
+    def _targets(self, y: Any, *, whole: bool, strict: bool) -> tuple[Loss, Array, tuple[str, ...]]:
+        """Loss, numbers it can take (NaN for a zero row; ``strict``: an error), and what was read off private rows."""
         raise NotImplementedError
 
     def _keep(self, model: Model) -> None:
@@ -127,7 +125,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         checks: list[CheckBeside] = []  # of a large array: beside targets, plan, order and the sum of the first round
         try:
             X, y = self._validated(X, y, first=True, made_by=made_by, checks=checks)
-            loss, targets, leaks = self._targets(y, whole=True)
+            loss, targets, leaks = self._targets(y, whole=True, strict=self._strict)
             planned = self._plan(loss, len(targets) if self.n is None else self.n, solver=self.solver)
             start = self._start(planned)
             key, random = self._randomness()
@@ -160,7 +158,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         if X is None:
             raise DataError("The iterable has no chunk: no row was found. Nothing was spent.")
         rows, y = self._validated(X, y, first=True, made_by=encoded_by(X))
-        loss, targets, leaks = self._targets(y, whole=False)
+        loss, targets, leaks = self._targets(y, whole=False, strict=False)
         planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
         start, (key, _) = self._start(planned), self._randomness()
 
@@ -168,7 +166,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
             yield self._in_ball(rows), targets
             for X, y in coming:
                 more, labels = self._validated(X, y, first=False)
-                yield self._in_ball(more), self._targets(labels, whole=False)[1]
+                yield self._in_ball(more), self._targets(labels, whole=False, strict=False)[1]
 
         facts, sparse = self._facts(None, leaks, self.columns is None), is_sparse(rows[:1])  # later chunks are unknown
         given = stream(encoded(), dtype=str(rows[:1].dtype), sparse=sparse)
@@ -195,7 +193,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         self
 
         Guarantee: the models of all moments together satisfy one guarantee. Rows beyond ``n`` raise ``HorizonError``.
-        So does every call after one that was interrupted: some of its rows may count already.
+        So does every call after one that was interrupted: some of its rows may count already. Rows of the first call
+        are checked before anything is spent; later rows that do not fit are zero rows, whatever ``invalid_rows`` says.
         Cost: holds a few thousand rows at most, until their chunk is full; a pickle holds none of them.
         """
         _refuse(refused)
@@ -220,7 +219,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         if classes is not None and getattr(self, "classes", None) is None:
             self._stated_classes = classes
         X, y = self._validated(X, y, first=first, made_by=encoded_by(X) if first else None)
-        loss, targets, leaks = self._targets(y, whole=False)
+        loss, targets, leaks = self._targets(y, whole=False, strict=first and self._strict)
         if first:
             key, _ = self._randomness()
             self._units = self._cap(unit)
@@ -244,7 +243,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         made_by: PublicColumns | None = None,
         checks: list[CheckBeside] | None = None,
     ) -> tuple[Any, Any]:
-        strict = one_of("invalid_rows", self.invalid_rows, ("error", "zero")) == "error"
+        strict = self._strict and first  # later rows of a run that may have released: none of them decides how it ends
         if first:
             self.columns_ = None if self.columns is None else columns_from(self.columns)
         X = self._typed(self._encoded(X), first=first, strict=strict, checks=checks)

@@ -28,8 +28,8 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
     def _loss(self, classes: int) -> Logistic | Softmax | SmoothedHinge | MulticlassHinge:
         raise NotImplementedError
 
-    def _targets(self, y: Any, *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
-        if self.invalid_rows == "error":
+    def _targets(self, y: Any, *, whole: bool, strict: bool) -> tuple[Loss, Array, tuple[str, ...]]:
+        if strict:
             check_labels(y)
         stated = self.classes
         earlier = False
@@ -40,7 +40,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
         known, inferred = declared_classes(stated, y if whole else None)
         weights = class_shares(self.class_weight, known)
         loss = dataclasses.replace(self._loss(len(known)), weights=weights)
-        codes = class_codes(y, known, unknown=self.invalid_rows)
+        codes = class_codes(y, known, unknown="error" if strict else "zero")
         self.classes_, self._inferred = known, inferred or earlier
         return loss, codes, ("the set of labels was read off the rows",) if self._inferred else ()
 
@@ -104,7 +104,8 @@ class PrivateLogisticRegression(_PrivateClassifier):
         Permute the rows first, with randomness of the operating system.
     invalid_rows : {"error", "zero"}
         "error" refuses a table that has a row with a missing value, text or an undeclared label. "zero" counts each
-        such row as a zero row, so that no row decides whether a fit succeeds.
+        such row as a zero row, so that no row decides whether a fit succeeds. Behind the first call of ``partial_fit``
+        such rows are zero rows in either case.
     n_features : int, optional
         Features per row, if X is a list of rows: a list does not state it.
     class_weight : mapping of labels to numbers, optional

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsco.errors import DataError, InvalidArgument
+from dpsco.errors import DataError, InvalidArgument, one_of
 from dpsco.estimators.validation import typed_rows
 from dpsco.planning.plan import Plan
 from dpsco.query import Array
@@ -26,6 +26,7 @@ class RawInput:
     start: Any
     warm_start: bool
     n_features: int | None
+    invalid_rows: str
     columns_: PublicColumns | None
     _encoder: PublicColumns | None
     """The columns that made the features: those of the estimator, or of the step before it in a pipeline."""
@@ -35,6 +36,11 @@ class RawInput:
     _unit: float
     _form: tuple[str, bool]
     """Type of the rows and whether they are sparse: the first rows of a run declare it for all."""
+
+    @property
+    def _strict(self) -> bool:
+        """Whether a row that does not fit is an error, as long as no run has begun."""
+        return one_of("invalid_rows", self.invalid_rows, ("error", "zero")) == "error"
 
     def _encoded(self, X: Any) -> Any:
         """Return a raw table as features, if columns are declared."""

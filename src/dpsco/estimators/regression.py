@@ -109,10 +109,10 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         self.account = account
         self.random_state = random_state
 
-    def _targets(self, y: Any, *, whole: bool) -> tuple[Loss, Array, tuple[str, ...]]:
+    def _targets(self, y: Any, *, whole: bool, strict: bool) -> tuple[Loss, Array, tuple[str, ...]]:
         one_of("loss", self.loss, ("huber", "squared"))
         targets = np.array(column_numbers(y))
-        if self.invalid_rows == "error" and not np.all(np.isfinite(targets)):
+        if strict and not np.all(np.isfinite(targets)):
             raise DataError(
                 "y has cells that are NaN or infinite, or not numbers. Clean them, or pass "
                 "invalid_rows='zero' to count such rows as zero rows. Nothing was spent."

@@ -5,7 +5,7 @@ A folder holds
     released.bin   public   one record per round: p float64 values and a SHA-256
     rows.json      public   how many rows a complete run read (run/row_counts.py)
     facts.json     public   what reports of the run state beyond the plan (run/kept_facts.py)
-    secret.json    SECRET   noise key, fingerprints; mode 0600
+    secret.json    SECRET   noise key, fingerprints; mode 0600; with the name of the run, as run.json: accounts know it
 
 Guarantee: the fingerprint of a round is written first, then its released value; each is synced to disk. After a crash
 in between (also kill -9), only the same rows and query can complete the round, and then give the same value. A live run
@@ -28,16 +28,17 @@ import numpy as np
 
 from dpsco.errors import CheckpointError, LedgerError
 from dpsco.fork_safety import forget_in_children
-from dpsco.held_files import Held, Place, held_folder
+from dpsco.held_files import Entry, Held, Place, held_folder
 from dpsco.json_files import canonical, read_sealed, remove_leftovers, write_at, write_atomic, write_sealed
 from dpsco.query import Array
 from dpsco.release.noise import derive, normals
 
 __all__ = ["FileLedger", "Ledger", "MemoryLedger", "open_folder"]
 
-FORMAT = 1
+FORMAT = 2
 _RUN_FIELDS = {"format", "id", "digest", "run", "dimension", "rounds"}
-_SECRET_FIELDS = {"format", "digest", "key", "probe", "fingerprints"}
+_TOGETHER = "Restore them together from a copy."
+_SECRET_FIELDS = {"format", "id", "digest", "key", "probe", "fingerprints"}
 
 
 class Ledger(Protocol):
@@ -269,7 +270,7 @@ class FileLedger(_Record):
         if not (whole or interrupted) or fingerprinted > self._rounds or not finished:
             raise CheckpointError(
                 f"The checkpoint holds {stored} released rounds but {fingerprinted} fingerprints. Its files are not "
-                "of the same moment: restore them together from a copy."
+                f"of the same moment. {_TOGETHER}"
             )
         for step in range(stored):
             self._read(step)
@@ -279,6 +280,7 @@ class FileLedger(_Record):
     def _keep(self, fingerprints: list[bytes]) -> None:
         secret = {
             "format": FORMAT,
+            "id": self.run_id,
             "digest": self._digest,
             "key": None if self._key is None else self._key.hex(),
             "probe": self._probe,
@@ -328,19 +330,19 @@ def open_folder(
         header_path, secret_path, released_path = (folder / n for n in ("run.json", "secret.json", "released.bin"))
         released = released_path.exists() and released_path.size() > 0
         begun = secret_path.exists() or released
+        if begun and not released:
+            kept = read_sealed(secret_path, "checkpoint", _SECRET_FIELDS)
+            if not kept["fingerprints"]:  # it ended before its first round; nothing was released
+                begun = resume and not _of_two_runs(kept, header_path)
         if begun and not resume:
-            if released or read_sealed(secret_path, "checkpoint", _SECRET_FIELDS)["fingerprints"]:
-                raise CheckpointError(
-                    f"The folder {folder.name!r} already holds a run. Pass resume=True to continue it, or name "
-                    "another folder."
-                )
-            begun = False  # it ended before its first round; nothing was released
+            told = "already holds a run. Pass resume=True to continue it, or name another folder."
+            raise CheckpointError(f"The folder {folder.name!r} {told}")
         public = {"format": FORMAT, "digest": digest, "run": dict(run), "dimension": dimension, "rounds": rounds}
         if not begun:
-            write_sealed(header_path, {**public, "id": secrets.token_hex(16)})
+            name = {"format": FORMAT, "id": secrets.token_hex(16), "digest": digest}
+            write_sealed(header_path, {**public, **name})
             write_atomic(released_path, b"")
-            fresh = {"format": FORMAT, "digest": digest, "key": key.hex(), "probe": _probe(key), "fingerprints": []}
-            write_sealed(secret_path, fresh, mode=0o600)
+            write_sealed(secret_path, {**name, "key": key.hex(), "probe": _probe(key), "fingerprints": []}, mode=0o600)
         header = read_sealed(header_path, "checkpoint", _RUN_FIELDS)
         secret = read_sealed(secret_path, "checkpoint", _SECRET_FIELDS)
         same = canonical({**header, "id": ""}) == canonical({**public, "id": ""}) and isinstance(header["id"], str)
@@ -349,6 +351,8 @@ def open_folder(
                 f"The folder {folder.name!r} belongs to another run: plan, method, start or data layout differ. "
                 "Resume with the arguments that began it, or name another folder."
             )
+        if header["id"] != secret["id"]:
+            raise CheckpointError(f"run.json and secret.json of {folder.name!r} are of two runs. {_TOGETHER}")
         with _own_file(folder, "released.bin") as file:
             try:
                 ledger = FileLedger(folder, header, secret, file, process)
@@ -357,6 +361,11 @@ def open_folder(
                     f"The folder {folder.name!r} holds fields of the wrong type. Restore it from a copy."
                 ) from None
             yield ledger
+
+
+def _of_two_runs(secret: Mapping[str, Any], header: Entry) -> bool:
+    """Whether a beginning was cut short between its two files."""
+    return header.exists() and read_sealed(header, "checkpoint", _RUN_FIELDS)["id"] != secret["id"]
 
 
 def _own_file(folder: Held, name: str) -> BinaryIO:
