@@ -378,6 +378,11 @@ ONE_ROW = (
         ),
     ),
     Mutant(
+        "a row of a later push stops the run",
+        (("estimators/base.py", "strict = self._strict and first", "strict = self._strict"),),
+        ("tests/estimators/test_partial_fit.py::test_no_row_behind_the_first_call_decides_whether_the_run_goes_on",),
+    ),
+    Mutant(
         "canaries under replace that leave second moments as they are",
         (("audit/canaries.py", "if _by_features(plan) and rows.shape[1] >= 2 * len(rows):", "if False:"),),
         ("tests/audit/test_second_moments.py::test_canaries_move_second_moments_almost_as_far_as_declared",),

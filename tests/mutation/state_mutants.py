@@ -160,6 +160,11 @@ STATE = (
         ),
     ),
     Mutant(
+        "a run under the name of another, which is paid for",
+        (("release/ledger.py", 'if header["id"] != secret["id"]:', "if False:"),),
+        ("tests/release/test_ledger_damage.py::test_the_name_of_a_run_that_was_paid_for_pays_for_no_other",),
+    ),
+    Mutant(
         "the secret readable by everybody",
         (
             (
