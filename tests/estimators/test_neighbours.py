@@ -153,3 +153,14 @@ def test_the_layout_of_an_array_changes_no_bit_of_a_sum(dtype: Any, compiled: bo
         sums.append([total.tobytes() for total in watch.sums])
     assert len(sums[0]) == 1
     assert sums.count(sums[0]) == len(sums)
+
+
+@pytest.mark.parametrize("odd", [[float(x) for x in np.float32([0.1, 0.3, 0.7, 0.9])], ["0.1", "0.3", "0.7", "0.9"]])
+def test_one_row_of_a_list_does_not_decide_on_the_type_of_all(odd: list[Any]) -> None:
+    rows: list[Any] = list(np.tile(np.float32([0.1, 0.3, 0.7, 0.9]), (50, 1)))
+    model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, rounds=3, classes=[0, 1])
+    one, two = (
+        model._validated(given, np.zeros(50), first=True)[0][:] for given in (rows, [*rows[:7], odd, *rows[8:]])
+    )
+    assert one.dtype == two.dtype == np.float64
+    np.testing.assert_array_equal(np.delete(one, 7, axis=0), np.delete(two, 7, axis=0))

@@ -19,7 +19,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpsco.errors import DataError, InvalidArgument, positive_integer
 from dpsco.rows.check_beside import CheckBeside
-from dpsco.rows.containers import column_length, is_rows
+from dpsco.rows.containers import column_length, is_rows, table_numbers
 from dpsco.rows.csr import CsrRows
 from dpsco.rows.gate import admit, all_finite, container, container_width, declared_by
 from dpsco.rows.protocols import offers
@@ -194,7 +194,7 @@ def _listed(estimator: Any, X: Any, *, first: bool, strict: bool, width: int | N
         raise DataError(
             f"Expected 2D array, got {array.ndim}D array instead. Reshape your data: rows of one length each."
         )
-    return array, array.shape[1]
+    return table_numbers(X, array.shape[1]), array.shape[1]  # float64: no row decides on the type, as in ``array``
 
 
 def _rectangular(X: Any) -> NDArray[Any]:

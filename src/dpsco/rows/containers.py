@@ -172,26 +172,30 @@ def width_message(got: int, wanted: int) -> str:
 def refuse_times(column: Any) -> None:
     """Raise ``DataError`` if ``column`` is a NumPy array or an Arrow column of times: its type says it has no number.
 
-    Both packages make whole numbers into times where one cell is a time, and the numbers of the others are lost.
+    Both packages make whole numbers into times where one cell is a time, and the numbers of the others are lost. Arrow
+    columns of records, lists and objects are refused too: polars makes numbers into them where one cell is one.
     """
     if isinstance(column, np.ndarray):
-        kind = column.dtype.name if column.dtype.kind in "mM" else None
+        kind = (column.dtype.name, "times") if column.dtype.kind in "mM" else None
     else:
-        kind = _arrow_times(column) if offers(column, "to_pylist") and offers(column, "type") else None
+        kind = _arrow_lost(column) if offers(column, "to_pylist") and offers(column, "type") else None
     if kind is not None:
         raise DataError(
-            f"Got an array of the type {kind}, which holds times. Expected numbers: convert it, or leave it out. "
-            "(NumPy and Arrow make whole numbers into times where one of them is a time: pass a list of rows.)"
+            f"Got an array of the type {kind[0]}, which holds {kind[1]}. Expected numbers: convert it, or leave it "
+            "out. (NumPy, Arrow and polars make such a column of numbers where one of them is one: pass a list of "
+            "rows.)"
         )
 
 
-def _arrow_times(column: Any) -> str | None:
-    """Return the name of the type of an Arrow column if it is one of times, else None."""
+def _arrow_lost(column: Any) -> tuple[str, str] | None:
+    """Return the type of an Arrow column and what it holds, if that is times, records or objects; else None."""
     from dpsco.rows.readers.source import arrow
 
     types, kind = arrow("pyarrow").types, column.type
-    coded = types.is_dictionary(kind) or types.is_run_end_encoded(kind)
-    return str(kind) if types.is_temporal(kind.value_type if coded else kind) else None
+    value = kind.value_type if types.is_dictionary(kind) or types.is_run_end_encoded(kind) else kind
+    if types.is_temporal(value):
+        return str(kind), "times"
+    return (str(kind), "records") if types.is_nested(value) or types.is_fixed_size_binary(value) else None
 
 
 def _kind_without_ids(column: Any) -> str | None:

@@ -26,9 +26,9 @@ What the caller must keep: float32 of an array is a public choice. ``np.array`` 
 they allocate an array for rows of float32 and one row of Python numbers: they choose float64 for all rows. State
 ``dtype``, or allocate with ``np.empty(shape, np.float32)``. Reports list it among their assumptions. ``np.array`` and
 ``pa.array`` also make whole numbers into times where one cell is a time, and the numbers are lost: an array of NumPy
-and a column of Arrow whose type holds times are refused, and a column of polars of times or records. What a container
-is, its type says (protocols.py): no label of an index does. Arrays that the library builds itself, of lists, chunks,
-tables and files, have a type that no row decides.
+and a column of Arrow whose type holds times are refused, and a column of polars or Arrow of times or records. What a
+container is, its type says (protocols.py): no label of an index does. Arrays that the library builds itself, of lists,
+chunks, tables and files, have a type that no row decides.
 """
 
 from __future__ import annotations

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from dpsco.errors import DataError
 from dpsco.query import Array
 from dpsco.rows.cells import Coded, label_text
-from dpsco.rows.containers import as_array, column_cells, column_length, column_numbers, column_texts, frame_columns
+from dpsco.rows.containers import (
+    as_array,
+    column_cells,
+    column_length,
+    column_numbers,
+    column_texts,
+    frame_columns,
+    refuse_times,
+)
 from dpsco.rows.containers import is_frame as _is_frame
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.lists import listed
@@ -145,6 +153,7 @@ def _dates(column: Any) -> Coded:
             values, codes = np.unique(days, return_inverse=True)  # NaT is equal to itself here
             texts = ["" if np.isnat(day) else str(day) for day in values]
             return Coded(tuple(texts), codes.reshape(-1).astype(np.int64))
+    refuse_times(column)  # without a date: Arrow makes such times of numbers, 20240229 too, where one cell is a time
     texts = [_date_text(cell) for cell in column_cells(column)]
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     return Coded(

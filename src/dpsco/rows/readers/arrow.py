@@ -208,7 +208,7 @@ def check_columns(path: AnyFile, schema: Any, numbers: Sequence[str], texts: Seq
     for name in wanted:
         kind = schema.field(name).type
         absent = arrow("pyarrow").types.is_null(kind)  # what a writer makes of a column without a value
-        known = _is_number(kind) or _is_text(kind) or _is_bytes(kind)
+        known = _is_number(kind) or _is_text(kind) or _is_bytes(_cell_type(kind))
         if not (absent or known or (name not in numbers and _has_date(kind))):
             raise DataError(
                 f"The column {name!r} of {path.name!r} has the type {kind}. Expected numbers or text (or a date, if it "
@@ -226,6 +226,8 @@ def arrow_table(batch: Any, numbers: Sequence[str], texts: Sequence[str], ids: S
 def _as_text(column: Any) -> Any:
     """Return a column of bytes as text, which need not be UTF-8: one cell of bytes makes bytes of a column of text."""
     pa = arrow("pyarrow")
+    if pa.types.is_dictionary(column.type) and _is_bytes(column.type.value_type):
+        return pa.DictionaryArray.from_arrays(column.indices, _as_text(column.dictionary))
     if not _is_bytes(column.type):
         return column
     return column.view(pa.large_string() if pa.types.is_large_binary(column.type) else pa.string())
@@ -277,10 +279,8 @@ def arrow_cells(column: Any) -> list[Any]:
 
     All are None if the type holds neither numbers nor text: a time may lie outside Python's range.
     """
-    column = decoded(column)
-    types, kind = arrow("pyarrow").types, column.type
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    if not (_is_number(kind) or is_any_text(kind) or types.is_binary(kind) or types.is_large_binary(kind)):
+    kind = _cell_type((column := decoded(column)).type)
+    if not (_is_number(kind) or is_any_text(kind) or _is_bytes(kind) or arrow("pyarrow").types.is_binary_view(kind)):
         return [None] * len(column)
     return [cell for chunk in _chunks(column) for cell in _chunk_cells(chunk)]
 
@@ -295,11 +295,10 @@ def _chunk_cells(chunk: Any) -> list[Any]:
 
 def arrow_days(column: Any) -> NDArray[Any] | None:
     """Return a column of dates or times as days, those of times with a zone in UTC; None if its type has no date."""
-    column, pa = decoded(column), arrow("pyarrow")
-    coded = pa.types.is_dictionary(column.type)
-    if not _has_date(column.type.value_type if coded else column.type):
+    column = decoded(column)
+    if not _has_date(kind := _cell_type(column.type)):
         return None
-    return np.concatenate([_days(chunk.dictionary_decode() if coded else chunk) for chunk in _chunks(column)])
+    return np.concatenate([_days(c if c.type == kind else c.dictionary_decode()) for c in _chunks(column)])
 
 
 def _days(whole: Any) -> NDArray[Any]:
@@ -391,7 +390,10 @@ def _is_number(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
 
 
+def _cell_type(kind: Any) -> Any:
+    return kind.value_type if arrow("pyarrow").types.is_dictionary(kind) else kind
+
+
 def _is_text(kind: Any) -> bool:
-    types = arrow("pyarrow").types
-    value = kind.value_type if types.is_dictionary(kind) else kind
-    return bool(types.is_string(value) or types.is_large_string(value) or (value is not kind and _is_number(value)))
+    types, value = arrow("pyarrow").types, _cell_type(kind)
+    return bool(types.is_string(value) or types.is_large_string(value) or (value != kind and _is_number(value)))
