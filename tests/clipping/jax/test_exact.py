@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import dpsco
+from dpsco.clipping.jax.clipped_sum import _squares, scales
+from dpsco.clipping.jax.ghost_rules import Whole
+from dpsco.clipping.jax.pytrees import x64
 from dpsco.query import SUMMATION_SLACK, Batch, Query
 
 WIDTH, CLIPS = 3, (1e-6, 0.3, 1.0, 7.0)
@@ -68,6 +71,18 @@ def test_no_row_exceeds_the_clip(dtype: str, rowwise: bool) -> None:
             counted += answer.clipped_rows
     assert 1 - Fraction(1, 10**6) < largest <= 1
     assert counted > 100
+
+
+def test_the_clip_is_a_bound_for_any_number_of_leaves() -> None:
+    """Each of 1,000 small leaves is lost when its square is added to that of the first: together they are not small."""
+    leaves = np.full(1_000, math.sqrt(0.49 * 2.0**-52))
+    leaves[0] = 1.0
+    with x64(True):
+        flat = [jnp.asarray([[value]]) for value in leaves]
+        scale, kept, over = scales([_squares(Whole(0, ""), 1, leaf) for leaf in flat], jnp.asarray([True]), 0.5)
+    assert bool(kept[0])
+    assert bool(over[0])
+    assert 1 - Fraction(1, 10**11) < exact_square(leaves) * Fraction(float(scale[0])) ** 2 / Fraction(0.5) ** 2 <= 1
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])

@@ -10,7 +10,7 @@ and the sum of scaled rows is the last step of a backward pass: sum_i (c_i G_i)'
 Guarantee, also for float32 models, because everything here is float64:
   the computed square differs from the exact one by less than e gross^2, e = (sizes + terms^2 + 64) 2^-52. This also
   covers the roundings of c_i G_i and of the sum over one row. It is added before the root is taken, so the clip is a
-  bound in exact arithmetic;
+  bound in exact arithmetic. So is the rounding of the sum of squares over the leaves, 2^-53 per leaf (``scales``);
   no row enters with c gross > 2^15 C: a row whose terms cancel by more than that is scaled down further;
   adding K rows of T terms then has an error of at most K (K T) 2^-53 2^15 C in any order. ``largest_block`` keeps it
   below 2^-12 C, which is half of SUMMATION_SLACK / 2;
@@ -58,7 +58,7 @@ def add_block(
 
 def scales(squares: Sequence[tuple[Any, Any]], usable: Any, clip: Any) -> tuple[Any, Any, Any]:
     """Compute each row's factor c, which rows count and which are scaled, from (upper square, gross^2) per leaf."""
-    upper = sum(square for square, _ in squares)
+    upper = sum(square for square, _ in squares) * (1.0 + len(squares) * _UNIT)
     gross = sum(square for _, square in squares)
     norms = jnp.sqrt(jnp.maximum(upper, _CANCELLATION * gross))
     kept = usable & (norms <= LARGEST_NORM)
