@@ -168,11 +168,15 @@ def test_one_cell_that_is_not_utf8_is_missing_by_itself_in_every_table(kind: str
     assert len(set(texts)) == 60
 
 
-def test_one_nested_cell_that_is_not_utf8_stops_nothing() -> None:
-    pa = pytest.importorskip("pyarrow")
-    nested = pa.ListArray.from_arrays(pa.array(range(61), pa.int32()), utf8(BAD_TEXT))
-    assert np.all(np.isnan(column_numbers(nested)))
-    assert np.all(np.isnan(column_numbers(pa.StructArray.from_arrays([utf8(BAD_TEXT)], ["f"]))))
+def test_nested_columns_are_refused_by_type_whatever_a_cell_holds() -> None:
+    pa, told = pytest.importorskip("pyarrow"), set()
+    for cell in (b"0.25", BAD_TEXT):
+        lists = pa.ListArray.from_arrays(pa.array(range(61), pa.int32()), utf8(cell))
+        for nested in (lists, pa.StructArray.from_arrays([utf8(cell)], ["f"])):
+            with pytest.raises(DataError, match="which holds records") as refusal:
+                column_numbers(nested)
+            told.add(str(refusal.value))
+    assert len(told) == 2  # one text for each type
 
 
 @pytest.mark.parametrize("far", [1, 10**15, 2**62])
