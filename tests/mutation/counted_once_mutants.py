@@ -96,12 +96,12 @@ COUNTED_ONCE = (
     Mutant(
         "a row whose place is counted from the end counts again",
         (("clipping/torch/loader.py", "index += len(rows)", "index += 0"),),
-        ("tests/clipping/torch/test_fit.py::test_a_place_that_a_sampler_draws_again_is_left_out",),
+        ("tests/clipping/torch/test_loaders.py::test_a_place_that_a_sampler_draws_again_is_left_out",),
     ),
     Mutant(
         "rows that a sampler draws again count again",
         (("clipping/torch/loader.py", "if name not in seen]", "]"),),
-        ("tests/clipping/torch/test_fit.py::test_a_place_that_a_sampler_draws_again_is_left_out",),
+        ("tests/clipping/torch/test_loaders.py::test_a_place_that_a_sampler_draws_again_is_left_out",),
     ),
     Mutant(
         "a file that is there twice counts twice",
