@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.audit import oracles_under_test as oracles
+from tests.audit.plans import plan
 from tests.method_plans import algorithm_1_plan
 
 import dpsco
@@ -17,27 +18,18 @@ from dpsco.audit import audit
 from dpsco.audit.attack_rows import ordinary_rows
 from dpsco.audit.audit_report import AuditReport
 from dpsco.audit.canaries import Guesses, judged_guesses
-from dpsco.audit.canary_bounds import independent_bound, power_at_half_noise, universal_bound, wanted_canaries
 from dpsco.audit.clock import Clock
 from dpsco.audit.contract import contract_checks
 from dpsco.audit.coordinates import shared_noise
 from dpsco.audit.input_forms import Classes, in_form
-from dpsco.audit.recording import observe
 from dpsco.audit.replay import replay_check
 from dpsco.audit.subject import classes_of, estimator_subject, plan_subject
 from dpsco.audit.transcript import transcript_check
-from dpsco.cli import main
 from dpsco.datasets import reference_problem
 from dpsco.query import Clipped
 from dpsco.release.releaser import Releaser
 
 HERE = Path(__file__).parent
-
-
-def plan(adjacency: str = "zero-out", p: int = 16, **changes: object) -> dpsco.Plan:
-    problem = dpsco.Problem(dpsco.CustomLoss(), dpsco.L2Ball(5.0), p)
-    arguments = {"n": 96, "rounds": 4, "beta": 1.0, "clip": 1.0, **changes}
-    return algorithm_1_plan(problem=problem, budget=dpsco.Budget(4.0, 1e-6, adjacency), **arguments)  # type: ignore[arg-type]
 
 
 def failed(report) -> dict[str, str]:
@@ -302,113 +294,6 @@ def test_an_audit_shows_progress_and_keeps_its_time() -> None:
     assert time.monotonic() - began < 60
     assert {text.split(":")[0] for text in said} >= {"neighbours", "noise", "canaries"}
     assert report.passed, report
-
-
-# --- recordings and the bounds ---------------------------------------------------------------------------
-
-
-def test_a_replay_repeats_the_releases_and_is_over_with_its_block() -> None:
-    subject = plan_subject(plan(), oracles.gradient)
-    rows = np.ones((96, 16)), np.ones(96), np.arange(96)
-    first = observe(lambda: subject.run(*rows, False))
-    again = observe(lambda: subject.run(*rows, False), first)
-    assert np.array_equal(first.released, again.released)
-    assert first.visible == again.visible
-    fresh = observe(lambda: subject.run(*rows, False))
-    assert not np.array_equal(first.released, fresh.released)
-    assert "1." not in repr(first)
-
-
-@pytest.mark.parametrize(("right", "canaries"), [(600, 1000), (990, 1000), (49, 50)])
-def test_bounds_stay_below_what_was_seen_and_need_more_without_independence(right: int, canaries: int) -> None:
-    from scipy.stats import norm
-
-    lower, universal = independent_bound(right, canaries, 1e-6), universal_bound(right, canaries, 1e-6)
-    assert 0 <= universal < lower < 2 * norm.ppf(right / canaries)
-
-
-def test_clopper_and_pearson_is_an_exact_binomial_test() -> None:
-    """At the bound, so many right guesses or more have probability alpha."""
-    from scipy.stats import binom, norm
-
-    mu = independent_bound(700, 1000, 1e-6)
-    assert binom.sf(699, 1000, norm.cdf(mu / 2)) == pytest.approx(1e-6, rel=1e-6)
-
-
-def test_the_bound_without_assumptions_holds_for_a_run_that_tells_all_or_nothing() -> None:
-    """Guesses that are right all together, with probability a, or all tossed: (0, a)-DP, so mu-GDP for a small mu."""
-    from scipy.stats import norm
-
-    alpha = 1e-3  # such a run shows every coin with probability alpha; it is mu-GDP for the mu below
-    mu = max(norm.ppf(x + alpha * (1 - x)) - norm.ppf(x) for x in np.linspace(1e-6, 1 - 1e-6, 10_001))
-    assert universal_bound(300, 300, alpha) <= mu
-    assert independent_bound(300, 300, alpha) > mu
-
-
-def test_power_is_what_was_asked_for() -> None:
-    for mu in (0.3, 0.8, 1.5):
-        assert power_at_half_noise(mu, wanted_canaries(mu, 1e-6), 1e-6) == pytest.approx(0.994, abs=0.006)
-
-
-# --- arguments, command and page ------------------------------------------------------------------------
-
-
-def test_arguments_that_cannot_be_audited_are_refused_by_name() -> None:
-    method = dpsco.AcceleratedSRGD(rounds=4, beta=1.0, clip=1.0)
-    silent = dpsco.Plan(plan().problem, 96, dpsco.Budget(np.inf, 1e-6), method)
-    for call, says in (
-        (lambda: audit(oracles.gradient), "plan"),
-        (lambda: audit(silent), "epsilon"),
-        (lambda: audit(plan()), "CustomLoss"),
-        (lambda: audit(dpsco.PrivateLinearSVC()), "data"),
-        (lambda: audit(plan(), alpha=0.7), "alpha"),
-        (lambda: audit(oracles.gradient, plan=plan(), data=([[1.0]], [1.0, 2.0])), "shapes"),
-    ):
-        with pytest.raises(dpsco.DpscoError, match=says):
-            call()
-
-
-def test_the_command_exits_with_the_verdict_and_writes_a_page_that_explains_it(tmp_path, capsys) -> None:
-    file = f"{HERE / 'oracles_under_test.py'}"
-    common = ["--dimension", "16", "--rows", "96", "--rounds", "4"]
-    page = tmp_path / "audit.html"
-    assert main(["audit", f"{file}:gradient", *common]) == 0
-    assert "Verdict: passed" in capsys.readouterr().out
-    assert main(["audit", f"{file}:ClipsApart", *common, "--html", str(page), "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert not told["passed"]
-    text = page.read_text()
-    assert "clipped separately" in text
-    assert "<style>" in text
-    assert "http" not in text
-
-
-def test_the_command_audits_plans_and_files_of_rows(tmp_path, capsys) -> None:
-    assert main(["plan", "--rows", "500", "--dimension", "40", "--epsilon", "4", "--delta", "1e-6", "--json"]) == 0
-    (tmp_path / "plan.json").write_text(capsys.readouterr().out)
-    assert main(["audit", str(tmp_path / "plan.json")]) == 0
-    rng = np.random.default_rng(0)
-    lines = "".join(
-        ",".join(f"{v:.3f}" for v in row) + f",{int(row[0] > 0)}\n" for row in rng.standard_normal((99, 20))
-    )
-    (tmp_path / "rows.csv").write_text(",".join(f"c{j}" for j in range(20)) + ",y\n" + lines)
-    capsys.readouterr()
-    target = f"{HERE / 'oracles_under_test.py'}:Right"
-    columns = ",".join(f"c{j}" for j in range(20))
-    rows = ["--data", str(tmp_path / "rows.csv"), "--label", "y", "--features", columns]
-    assert main(["audit", target, *rows]) == 0
-    assert "NOT PRIVATE" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("target", ["nothing.json", "nothing.py:x", "no.such.module:x", "dpsco:nothing"])
-def test_a_target_that_is_not_there_is_named(target: str, capsys) -> None:
-    assert main(["audit", target]) == 2
-    assert "nothing" in capsys.readouterr().err or "no.such" in target
-
-
-def test_the_page_about_audits_runs() -> None:
-    text = (HERE.parents[1] / "docs" / "audit.md").read_text(encoding="utf-8")
-    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], {"__name__": "page"})  # noqa: S102
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace", "add-remove"])

@@ -9,6 +9,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
+from tests.clipping.torch import models_that_look as look
+from tests.clipping.torch.models_that_look import WIDTH
 
 import dpsco
 from dpsco.clipping.torch.recorded import Program
@@ -16,7 +18,7 @@ from dpsco.errors import InvalidArgument
 from dpsco.query import Batch, Query
 
 nn, functional = torch.nn, torch.nn.functional
-ROWS, WIDTH, CLIP, GRID, PLACE = 16, 4, 1.0, 2.0**-30, 3
+ROWS, CLIP, GRID, PLACE = 16, 1.0, 2.0**-30, 3
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(ROWS, WIDTH)), RNG.integers(0, 3, ROWS)
 
@@ -32,142 +34,9 @@ def changed(value):
     return features
 
 
-class Linear(nn.Module):
-    """A linear layer after the layer under test."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.seen = nn.Linear(WIDTH, 3), None
-
-    def before(self, x):
-        return x
-
-    def forward(self, x):
-        return self.layer(self.before(x))
-
-
-class Keeps(Linear):
-    def before(self, x):
-        self.seen = x.detach()
-        return x
-
-
-class ScaledByTheLongest(Linear):
-    def before(self, x):
-        return x / x.abs().max().clamp(min=10)  # no difference between rows of [0, 1]
-
-
-class RunningTotal(Linear):
-    def before(self, x):
-        return x.cumsum(0)  # the first row sees nobody
-
-
-class WritesAFrozenParameter(Linear):
-    def __init__(self) -> None:
-        super().__init__()
-        self.centre = nn.Parameter(torch.zeros(WIDTH), requires_grad=False)
-
-    def before(self, x):
-        with torch.no_grad():
-            self.centre.add_(x.mean(0), alpha=0.1)
-        return x
-
-
-class Raises(Linear):
-    def __init__(self, error) -> None:
-        super().__init__()
-        self.error = error
-
-    def before(self, x):
-        if bool((x > 100).any()):
-            raise self.error(f"rows {x}")
-        return x
-
-
-def some(x):
-    """Which numbers are of a size that synthetic rows do not have."""
-    return (x.abs() > 1e6) & (x.abs() < 1e8)
-
-
-class TurnsSomeBatches(Linear):
-    def before(self, x):
-        return -x if some(x).any() else x
-
-
-class CountsSomeNumbers(Linear):
-    def before(self, x):
-        return x * (-1.0) ** len(x[some(x)])  # a shape, without a branch
-
-
-class ListsNumbers(Linear):
-    def before(self, x):
-        return -x if any(some(x).flatten().tolist()) else x  # no operator reads the list
-
-
-class CopiesNumbers(Linear):
-    def before(self, x):
-        return -x if np.any(some(x).numpy()) else x
-
-
-class RepeatsByNumbers(Linear):
-    def before(self, x):
-        return x * (-1.0) ** len(torch.repeat_interleave(some(x).any()[None].long()))
-
-
-class SplitsAtNumbers(Linear):
-    def before(self, x):
-        return x * (-1.0) ** len(x.tensor_split(some(x).any()[None].long())[0])
-
-
-class PacksByNumbers(Linear):
-    def before(self, x):
-        steps = 1 + some(x).any(1).long()
-        packed = nn.utils.rnn.pack_padded_sequence(x, steps, batch_first=True, enforce_sorted=False)
-        return x * (-1.0) ** len(packed.batch_sizes)
-
-
-class TurnedByAnEmptyRow(Linear):
-    def before(self, x):
-        return torch.where((x == 0).all(1).any(), -x, x)
-
-
-class TurnedByAShortRow(Linear):
-    def before(self, x):
-        return torch.where(((x[:, -1] == 0) & (x[:, 0] != 0)).any(), -x, x)
-
-
-class DividedByTheLongestWithoutPadding(Linear):
-    def before(self, x):
-        return x / (x != 0).sum(1).max().clamp(min=1)
-
-
-class ShortenedByTheLongest(Linear):
-    def before(self, x):
-        return x / (1.0 + functional.relu(x.abs().max() - 1e4))  # tensors alone
-
-
-class TurnedByALargeRow(Linear):
-    def before(self, x):
-        return torch.where((x.abs() > 1e6).any(), -x, x)  # no value is read, and NaN is not above a threshold
-
-
-class RaisesOnZeros(Linear):
-    def before(self, x):
-        if bool((x == 0).all(dim=1).any()):
-            raise ValueError(f"rows {x}")
-        return x
-
-
-class RaisesAtTheSecondPoint(Linear):
-    def before(self, x):
-        if bool((x > 100).any()) and float(self.layer.bias.detach()[0]) > 5:
-            raise ValueError(f"rows {x}")
-        return x
-
-
 def test_a_loaded_model_keeps_nothing_of_the_rows() -> None:
     """A module may store its input in an attribute; the trained model must not contain it."""
-    oracle = dpsco.torch.oracle(Keeps(), functional.cross_entropy)
+    oracle = dpsco.torch.oracle(look.Keeps(), functional.cross_entropy)
     ask(oracle)
     assert oracle.load(oracle.start).seen is None
 
@@ -194,18 +63,18 @@ def test_a_loss_that_looks_at_the_labels_of_other_rows_is_refused(loss) -> None:
 def test_a_model_that_mixes_rows_on_any_rows_is_refused() -> None:
     """Each row is computed by itself, so this model would train as another one."""
     with pytest.raises(InvalidArgument, match="depends on the other rows"):
-        ask(dpsco.torch.oracle(RunningTotal(), functional.cross_entropy))
+        ask(dpsco.torch.oracle(look.RunningTotal(), functional.cross_entropy))
 
 
 @pytest.mark.parametrize(
     ("model", "row"),
     [
-        (TurnedByAnEmptyRow, [0.0, 0.0, 0.0, 0.0]),
-        (TurnedByAShortRow, [1.0, 2.0, 0.0, 0.0]),
-        (DividedByTheLongestWithoutPadding, [0.0, 0.0, 0.0, 1.0]),
-        (ScaledByTheLongest, [99.0, 0.0, 0.0, 0.0]),
-        (ShortenedByTheLongest, [1e6, 0.0, 0.0, 0.0]),
-        (TurnedByALargeRow, [1e7, 0.0, 0.0, 0.0]),
+        (look.TurnedByAnEmptyRow, [0.0, 0.0, 0.0, 0.0]),
+        (look.TurnedByAShortRow, [1.0, 2.0, 0.0, 0.0]),
+        (look.DividedByTheLongestWithoutPadding, [0.0, 0.0, 0.0, 1.0]),
+        (look.ScaledByTheLongest, [99.0, 0.0, 0.0, 0.0]),
+        (look.ShortenedByTheLongest, [1e6, 0.0, 0.0, 0.0]),
+        (look.TurnedByALargeRow, [1e7, 0.0, 0.0, 0.0]),
     ],
 )
 def test_a_row_of_which_a_model_would_tell_the_others_moves_the_sum_by_one_clip(model, row) -> None:
@@ -224,13 +93,13 @@ def test_a_row_of_which_a_model_would_tell_the_others_moves_the_sum_by_one_clip(
 @pytest.mark.parametrize(
     "model",
     [
-        TurnsSomeBatches,
-        CountsSomeNumbers,
-        ListsNumbers,
-        CopiesNumbers,
-        RepeatsByNumbers,
-        SplitsAtNumbers,
-        PacksByNumbers,
+        look.TurnsSomeBatches,
+        look.CountsSomeNumbers,
+        look.ListsNumbers,
+        look.CopiesNumbers,
+        look.RepeatsByNumbers,
+        look.SplitsAtNumbers,
+        look.PacksByNumbers,
     ],
 )
 def test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time(model, ghost) -> None:
@@ -247,7 +116,7 @@ def test_a_model_that_reads_values_of_its_rows_sees_one_row_at_a_time(model, gho
 def test_a_model_that_cuts_off_padding_sees_one_row_at_a_time() -> None:
     """The longest row of a batch sets the length of all: each row is computed at its own."""
 
-    class Cuts(Linear):
+    class Cuts(look.Linear):
         def forward(self, x):
             longest = max((x != 0).sum(1).tolist())
             return functional.linear(x[:, :longest], self.layer.weight[:, :longest], self.layer.bias) / longest
@@ -270,7 +139,7 @@ def test_ordinary_models_read_no_values() -> None:
 
 def test_a_model_that_writes_into_a_frozen_parameter_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="writes into"):
-        ask(dpsco.torch.oracle(WritesAFrozenParameter(), functional.cross_entropy))
+        ask(dpsco.torch.oracle(look.WritesAFrozenParameter(), functional.cross_entropy))
 
 
 def test_a_table_that_is_shortened_in_place_is_refused() -> None:
@@ -301,7 +170,7 @@ def test_a_loss_that_keeps_state_is_refused() -> None:
 
 @pytest.mark.parametrize("error", [AssertionError, KeyError, ZeroDivisionError, ValueError, TypeError, SystemExit])
 def test_a_row_that_makes_the_model_raise_counts_as_zero_whatever_it_raises(error) -> None:
-    oracle = dpsco.torch.oracle(Raises(error), functional.cross_entropy)
+    oracle = dpsco.torch.oracle(look.Raises(error), functional.cross_entropy)
     odd, missing = ask(oracle, changed(1e3)), ask(oracle, changed(np.nan))
     np.testing.assert_array_equal(odd.total, missing.total)
     assert (odd.zeroed_rows, missing.zeroed_rows) == (1, 1)
@@ -309,14 +178,14 @@ def test_a_row_that_makes_the_model_raise_counts_as_zero_whatever_it_raises(erro
 
 
 def test_a_missing_row_is_taken_in_silence_by_a_model_that_raises_on_zeros() -> None:
-    oracle = dpsco.torch.oracle(RaisesOnZeros(), functional.cross_entropy)
+    oracle = dpsco.torch.oracle(look.RaisesOnZeros(), functional.cross_entropy)
     whole, missing = ask(oracle), ask(oracle, changed(np.nan))
     assert missing.zeroed_rows == 1
     assert 0 < np.linalg.norm(whole.total - missing.total) <= CLIP * (1 + 2.0**-10) + np.sqrt(oracle.size) * GRID
 
 
 def test_a_row_that_fails_at_the_second_point_alone_counts_as_zero() -> None:
-    oracle = dpsco.torch.oracle(RaisesAtTheSecondPoint(), functional.cross_entropy)
+    oracle = dpsco.torch.oracle(look.RaisesAtTheSecondPoint(), functional.cross_entropy)
     points = oracle.start, oracle.start + 10.0
     odd, missing = ask(oracle, changed(1e3), points=points), ask(oracle, changed(np.nan), points=points)
     np.testing.assert_array_equal(odd.total, missing.total)
@@ -347,7 +216,7 @@ def test_a_row_that_fails_adds_no_line_to_the_terminal(capfd: pytest.CaptureFixt
 
 
 def test_rows_that_fail_together_are_computed_apart(monkeypatch) -> None:
-    oracle = dpsco.torch.oracle(Linear(), functional.cross_entropy)
+    oracle = dpsco.torch.oracle(look.Linear(), functional.cross_entropy)
     expected, on_rows = ask(oracle), Program.on_rows
 
     def failing(self, shared, rows, labels, *, together):
@@ -360,7 +229,7 @@ def test_rows_that_fail_together_are_computed_apart(monkeypatch) -> None:
 
 
 def test_rows_that_never_succeed_together_end_in_an_error_without_them(monkeypatch) -> None:
-    oracle = dpsco.torch.oracle(Linear(), functional.cross_entropy)
+    oracle = dpsco.torch.oracle(look.Linear(), functional.cross_entropy)
     ask(oracle)
     on_rows = Program.on_rows
 
@@ -379,7 +248,7 @@ def test_rows_that_never_succeed_together_end_in_an_error_without_them(monkeypat
 def test_a_model_sees_no_row_of_the_data_and_never_more_than_one() -> None:
     seen = []
 
-    class Looks(Linear):
+    class Looks(look.Linear):
         def before(self, x):
             seen.append(x.clone())
             return x
@@ -405,7 +274,7 @@ def test_a_row_of_any_scale_moves_the_sum_by_one_clip_and_no_other_row(value: fl
     assert moved <= CLIP * (1 + 2.0**-10) + np.sqrt(oracle.size) * GRID
 
 
-class Meets(Linear):
+class Meets(look.Linear):
     """A model that is not safe in threads: rows pass through an attribute of the class."""
 
     meeting: threading.Barrier | None = None
