@@ -63,6 +63,19 @@ def test_no_rows_contribution_is_longer_than_the_clip_in_the_metric(width: int, 
     assert clipped > 100
 
 
+@pytest.mark.parametrize("size", [1e-150, 1e-160, 3e-162, 1e-170, 1e-200])
+def test_the_clip_holds_where_the_square_of_a_norm_is_subnormal_and_slopes_are_huge(size: float) -> None:
+    """The squared norm of 3e-162 had five bits: the contribution was longer than the clip by 5e-4."""
+    rng, clip, bound = np.random.default_rng(1), 1e-100, 1e-90 / size
+    directions = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    row_map = RowMap((directions * np.geomspace(1.0, 20.0, 6)) @ directions.T, 1.0, 0.0)
+    query = Query(0, (np.zeros(6), np.zeros(6)), (2.0, -1.0), clip, 10_000)
+    rows = rng.standard_normal((1, 6)) * size
+    found = answer(row_map, query, rows, np.array([bound]), loss=Squared(bound))
+    assert 0.999 * clip <= np.linalg.norm(found.total.astype(np.longdouble)) <= clip * (1 + 1e-10)
+    assert found.clipped_rows == 1
+
+
 def collinear(p: int, few: int = 3, steep: float = 300.0) -> tuple[RowMap, np.ndarray]:
     """A map as behind columns of levels that add up to 1, whose large gains meet no row, and rows like that."""
     rng = np.random.default_rng(p)

@@ -177,7 +177,11 @@ def careful_row(
     if not (length <= LARGEST_NORM):
         return 0, 1
     s = 1.0 / max(first.feature_norm, length) if length >= SMALLEST_NORM else 0.0
-    energy = (s * length) * (s * length) + first.square
+    lift = 1.0  # without a constant N is made of the row times a power of two, so that no square is subnormal
+    if first.square == 0.0 and s * length >= SMALLEST_NORM:
+        lift = math.ldexp(1.0, -math.frexp(s * length)[1])
+    raised = s * lift
+    energy = (raised * length) * (raised * length) + first.square
     score_0, score_1, inside, held = first.constant_0, first.constant_1, 0.0, 0.0
     for j in range(width):
         a = s * np.float64(rows[start + j])
@@ -187,13 +191,13 @@ def careful_row(
     for m in range(len(metric.mask)):
         t, column = 0.0, (m // step) * width * step + m % step
         for j in range(width):
-            t += (s * np.float64(rows[start + j])) * np.float64(metric.columns[column + j * step])
+            t += (raised * np.float64(rows[start + j])) * np.float64(metric.columns[column + j * step])
         t += np.float64(metric.constant[m])
         if metric.mask[m] != 0.0:
             inside += (t * metric.gains[m]) * (t * metric.gains[m])
             held += t * t
     square = inside + metric.rest * max(energy - held, 0.0) + metric.doubt * energy
-    c, over, zeroed = careful_factor(ask, tile, score_0, score_1, math.sqrt(square), labels, place, width)
+    c, over, zeroed = careful_factor(ask, tile, score_0, score_1, math.sqrt(square) / lift, labels, place, width)
     if c != 0.0:
         for j in range(width):
             total[j] += (c * s) * np.float64(rows[start + j])

@@ -21,6 +21,9 @@ Guarantee
       limits of the type take the careful path; single squares that underflow are below w of the least of them. The rest
       is float64 with u = 2^-53: N is at least 1 - 8 u of the exact norm for the same s, whatever error s has. c s is
       off by at most u, and odd factors are not longer. Together this is below the margin (width + 32) u of the target.
+      The careful path never squares N: the square of a norm below 1e-154 is subnormal and has few digits. It takes the
+      root of the sum of squares, which is far from the limits, multiplies it by the ratio, and joins the constant by
+      hypot: three more roundings. Norms below SMALLEST_NORM, where a product may be subnormal, add nothing.
     * An addend is at most clip / d_j <= 2^50 g_j, and B rows add at most 2^50 g_j + B g_j / 2: no sum leaves the range
       where the spacing is g_j, and no addend depends on the sum so far (the factors are odd). A row's part of the sum,
       times d, has an error of at most sqrt(p) B 2^-49 clip.
@@ -137,7 +140,7 @@ def careful_row(
     ratio = s / scale
     score_0 = ratio * score_0 + constant * points[STRIDE * width]
     score_1 = ratio * score_1 + constant * points[STRIDE * width + 1]
-    norm = math.sqrt((ratio * ratio) * mapped + numbers[2])
+    norm = math.hypot(ratio * math.sqrt(mapped), math.sqrt(numbers[2]))  # its square may be subnormal
     c, over, zeroed = careful_factor(ask, tile, score_0, score_1, norm, labels, row, width)
     add(c, s, data, indices, start, stop, merged, True, out)
     return over, zeroed
