@@ -164,3 +164,27 @@ def test_one_row_of_a_list_does_not_decide_on_the_type_of_all(odd: list[Any]) ->
     )
     assert one.dtype == two.dtype == np.float64
     np.testing.assert_array_equal(np.delete(one, 7, axis=0), np.delete(two, 7, axis=0))
+
+
+@pytest.mark.parametrize("odd", ["0.7", 0.7, np.float64(0.7), True, 1, b"0.7"], ids=repr)
+@pytest.mark.parametrize("wrap", [list, tuple, lambda cells: np.array(cells, dtype=object)])
+def test_one_target_of_a_list_does_not_decide_on_the_type_of_all(wrap: Any, odd: Any) -> None:
+    """NumPy made text of all targets beside one text: np.float32(0.1) then was 0.1, larger by 1.5e-9 of it."""
+    targets: list[Any] = list(np.tile(np.float32([0.1, 0.3, 0.7]), 20))
+    model = PrivateLinearRegression(epsilon=1.0, delta=1e-5, rounds=3, label_bound=1.0)
+    rows, found = np.ones((60, 2)), []
+    for given in (targets, [*targets[:8], odd, *targets[9:]]):
+        y = model._validated(rows, wrap(given), first=True)[1]
+        found.append(np.delete(model._targets(y, whole=True, strict=True)[1], 8))
+    assert found[0].tobytes() == found[1].tobytes()
+    assert found[0][0] == np.float32(0.1)
+
+
+@pytest.mark.parametrize("odd", [1.0, True, "1", np.float32(1)], ids=repr)
+def test_one_label_of_a_list_does_not_decide_on_the_class_of_others(odd: Any) -> None:
+    """Beside one text NumPy made "True" of True and "1.0" of 1.0."""
+    labels: list[Any] = [0, 1, True, 1.0, np.float32(1), False] * 10
+    model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, rounds=3, classes=[0, 1])
+    for given in (labels, [*labels[:8], odd, *labels[9:]]):
+        y = model._validated(np.ones((60, 2)), given, first=True)[1]
+        assert model._targets(y, whole=True, strict=True)[1].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0, 0.0] * 10

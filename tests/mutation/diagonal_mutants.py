@@ -12,6 +12,7 @@ ODD_ROW = f"{MAP}::test_an_odd_row_changes_its_own_contribution_only"
 SUMS = f"{MAP}::test_sums_are_those_of_mapped_rows[0.5-float64-int32]"
 SURVEY = f"{MAP}::test_no_sparse_row_moves_the_survey_by_more_than_its_bound"
 WIDE = "tests/run/test_wide_survey.py"
+TINY = "test_the_clip_holds_where_the_square_of_a_norm_is_subnormal_and_slopes_are_huge"
 SCALED = "clipping/kernels/scaled_rows.py"
 
 DIAGONAL = (
@@ -79,5 +80,21 @@ DIAGONAL = (
         "an unusable sparse row that keeps its values",
         (("clipping/diagonal_map.py", "        data[ends[1:][unusable] - 1] = np.nan\n", "        pass\n"),),
         (f"{ODD_ROW}[nan-False-int32]",),
+    ),
+    Mutant(
+        "a norm below 1e-154 by its square, in scaled rows",
+        (
+            (
+                SCALED,
+                "math.hypot(ratio * math.sqrt(mapped), math.sqrt(numbers[2]))",
+                "math.sqrt((ratio * ratio) * mapped)",
+            ),
+        ),
+        (f"{MAP}::{TINY}[1e-160]", f"{MAP}::{TINY}[3e-162]"),
+    ),
+    Mutant(
+        "a norm below 1e-154 by its square, in mapped rows",
+        (("clipping/kernels/mapped_rows.py", "if first.square == 0.0 and s * length >= SMALLEST_NORM:", "if False:"),),
+        (f"tests/clipping/test_folded.py::{TINY}[3e-162]",),
     ),
 )

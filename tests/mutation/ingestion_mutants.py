@@ -9,6 +9,7 @@ __all__ = ["INGESTION"]
 LINE_ENDS = "tests/rows/test_line_ends_of_csv.py"
 ZONES = "tests/rows/test_dates_with_zones.py"
 DECIDES = "tests/rows/test_types_one_cell_decides.py"
+TYPES = "tests/rows/test_column_types.py"
 
 INGESTION = (
     Mutant(
@@ -57,7 +58,7 @@ INGESTION = (
     ),
     Mutant(
         "values of one place of a sparse matrix are added in the type that one row gives them",
-        (("rows/csr.py", "given if declared else column_numbers(given)", "given"),),
+        (("rows/csr.py", 'given if declared else column_numbers(given, "X")', "given"),),
         ("tests/rows/test_sparse_formats.py::test_values_of_one_place_add_up_alike_whatever_type_one_row_gives_them",),
     ),
     Mutant(
@@ -104,5 +105,64 @@ INGESTION = (
         "a quote that is never closed joins the rows behind it",
         (("rows/readers/csv.py", "            self._quotes.finish()\n", ""),),
         (f"{LINE_ENDS}::test_a_quote_that_is_never_closed_stops_the_run",),
+    ),
+    Mutant(
+        "times that a reader of pandas made of text are missing",
+        (("rows/column_types.py", 'and (form != "dates" or dates)', ""),),
+        (f"{DECIDES}::test_times_that_a_reader_of_pandas_made_are_refused_where_numbers_or_text_were_declared",),
+    ),
+    Mutant(
+        "the first of True and 1 decides whether ids in categories are refused",
+        (("rows/column_types.py", 'odd = "fc" if levels is not None else "fcb"', 'odd = "fcb"'),),
+        ("tests/rows/test_ids.py::test_the_first_of_true_and_1_does_not_decide_on_the_ids_of_a_category",),
+    ),
+    Mutant(
+        "one text among targets makes text of all",
+        (("estimators/validation.py", "    y = plain_column(y)\n", "    y = np.asarray(y)\n"),),
+        ("tests/estimators/test_neighbours.py::test_one_target_of_a_list_does_not_decide_on_the_type_of_all",),
+    ),
+    Mutant(
+        "one row of a list decides on the type of all where nobody stated the width",
+        (("rows/stream.py", "width = _same_width(self._data)", "self._data = np.asarray(self._data)"),),
+        (
+            "tests/rows/test_declared_types.py::"
+            "test_one_row_of_a_list_whose_width_nobody_stated_does_not_decide_on_the_type_of_all",
+        ),
+    ),
+    Mutant(
+        "a type of polars that no list knows is read",
+        (
+            (
+                "rows/column_types.py",
+                '_POLARS.get(kind.__class__.__name__, "records")',
+                '_POLARS.get(kind.__class__.__name__, "cells")',
+            ),
+        ),
+        (f"{TYPES}::test_types_of_polars",),
+    ),
+    Mutant(
+        "a type of Arrow that no list knows is read",
+        (("rows/column_types.py", 'return "times" if types.is_temporal(kind) else "records"', 'return "cells"'),),
+        (f"{TYPES}::test_types_of_arrow",),
+    ),
+    Mutant(
+        "a type of pandas that no list knows is read",
+        (("rows/column_types.py", 'if isinstance(kind, dtype)), "values of another package")', 'if False), "cells")'),),
+        (f"{TYPES}::test_types_of_pandas",),
+    ),
+    Mutant(
+        "a structured array is read",
+        (("rows/column_types.py", '.startswith("ml_dtypes") else "records"', '.startswith("ml_dtypes") else "cells"'),),
+        (f"{TYPES}::test_types_of_numpy",),
+    ),
+    Mutant(
+        "tables of packages that no list knows are read by the array that NumPy makes of them",
+        (("rows/protocols.py", "any(hasattr(kind, name) for name in _TABLE)", "False"),),
+        (f"{TYPES}::test_every_kind_of_container_is_known_by_its_type_or_refused",),
+    ),
+    Mutant(
+        "dates that polars made into numbers beside a NaN are missing",
+        (("rows/named_columns.py", 'if family(column) == "polars column" and column.dtype.is_float():', "if False:"),),
+        (f"{DECIDES}::test_dates_that_polars_makes_into_numbers_beside_a_nan_are_refused",),
     ),
 )

@@ -261,7 +261,7 @@ ONE_ROW = (
     ),
     Mutant(
         "booleans are ids",
-        (("rows/containers.py", '"kind", "O") in "fcb"', '"kind", "O") in "fc"'),),
+        (("rows/column_types.py", 'odd = "fc" if levels is not None else "fcb"', 'odd = "fc"'),),
         (f"{IDS}::test_booleans_are_no_ids_because_one_other_id_would_rename_them",),
     ),
     Mutant(

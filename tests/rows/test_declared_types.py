@@ -17,6 +17,7 @@ from dpsco.rows.containers import column_numbers, column_texts, table_numbers
 from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.file_stream import FileRows, Labels, open_source
 from dpsco.rows.ids import rounds_of_ids
+from dpsco.rows.layout import Layout
 from dpsco.rows.public_columns import PublicColumns
 
 X = np.random.default_rng(2).standard_normal((60, 3))
@@ -253,3 +254,16 @@ def test_one_long_cell_of_a_csv_file_costs_itself_and_a_longer_one_is_named(tmp_
         else:
             found.append(np.vstack([np.column_stack([x, y]) for x, y in rows]))
     same_but_one(*found, missing=False)
+
+
+@pytest.mark.parametrize("odd", [[0.1, 0.3], ["0.1", "0.3"], [True, 1], [1, 2], np.array([0.1, 0.3])], ids=repr)
+def test_one_row_of_a_list_whose_width_nobody_stated_does_not_decide_on_the_type_of_all(odd: Any) -> None:
+    """The array that NumPy makes of such a list is float32 unless one row is not: it only says how long rows are."""
+    rows = list(np.tile(np.float32([0.1, 0.3]), (60, 1)))
+    unknown = Layout(2, 30, None, None, None, "zero-out", "00" * 32)
+    found = []
+    for given in (rows, replaced(rows, odd)):
+        batches = [np.concatenate([x for x, _ in batch.chunks]) for batch in stream(given, Y).open(unknown)]
+        found.append(np.delete(np.concatenate(batches), ODD_PLACE, axis=0))
+    assert found[0].dtype == found[1].dtype == np.float64
+    assert found[0].tobytes() == found[1].tobytes()

@@ -118,17 +118,25 @@ def test_ids_that_are_times_and_a_unit_that_is_the_label_are_refused(tmp_path: A
         np.array([True, False]),
         pd.Series([True, False]),
         pd.Series([True, None], dtype="boolean"),
-        pd.Series([True, False]).astype("category"),
         pl.Series([True, False]),
         pa.array([True, False]),
     ],
-    ids=("numpy", "pandas", "nullable", "categorical", "polars", "arrow"),
+    ids=("numpy", "pandas", "nullable", "polars", "arrow"),
 )
 def test_booleans_are_no_ids_because_one_other_id_would_rename_them(ids: Any) -> None:
     """NumPy makes [True, 7] the numbers 1 and 7: one row of a later chunk gave the unit of others a second name."""
     with pytest.raises(DataError, match="name no people"):
         rounds_of_ids(ids, bytes(32), 4)
     assert rounds_of_ids([True, None, 7], bytes(32), 4).tolist()[:2] == [NO_ROUND, NO_ROUND]
+
+
+@pytest.mark.parametrize("make", [pd.Categorical, lambda cells: pd.Series(cells, dtype="category")])
+def test_the_first_of_true_and_1_does_not_decide_on_the_ids_of_a_category(make: Any) -> None:
+    """pandas keeps one category for both, with the type of the first: booleans, which were refused, or integers."""
+    beside = [[True, 1, 1], [1, True, 1], [1, 1, 1]]
+    assert {str(make(cells).dtype.categories.dtype) for cells in beside} == {"bool", "int64"}
+    for cells in (*beside, [True, True, True], ["a", True, 1]):
+        assert rounds_of_ids(make(cells), bytes(32), 1000).tolist()[2] == rounds_of_ids([1], bytes(32), 1000)[0]
 
 
 def test_a_file_with_ids_of_booleans_is_refused_by_its_type(tmp_path: Any) -> None:

@@ -173,7 +173,7 @@ def test_nested_columns_are_refused_by_type_whatever_a_cell_holds() -> None:
     for cell in (b"0.25", BAD_TEXT):
         lists = pa.ListArray.from_arrays(pa.array(range(61), pa.int32()), utf8(cell))
         for nested in (lists, pa.StructArray.from_arrays([utf8(cell)], ["f"])):
-            with pytest.raises(DataError, match="which holds records") as refusal:
+            with pytest.raises(DataError, match="holds records") as refusal:
                 column_numbers(nested)
             told.add(str(refusal.value))
     assert len(told) == 2  # one text for each type
@@ -181,7 +181,7 @@ def test_nested_columns_are_refused_by_type_whatever_a_cell_holds() -> None:
 
 @pytest.mark.parametrize("far", [1, 10**15, 2**62])
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_one_time_outside_the_range_of_python_stops_nothing(unit: str, far: int) -> None:
+def test_times_are_refused_by_type_whether_or_not_one_is_outside_the_range_of_python(unit: str, far: int) -> None:
     pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
     cells = replaced([0] * 60, far)
     by_type = [
@@ -190,20 +190,17 @@ def test_one_time_outside_the_range_of_python_stops_nothing(unit: str, far: int)
         pa.array(replaced([0] * 60, min(far, 2**30)), pa.date32()),
         pl.Series(replaced([0] * 60, min(far, 2**30)), dtype=pl.Int32).cast(pl.Date),
     ]
+    by_type += [
+        as_arrow_series(pa.array(cells, pa.timestamp(unit))),
+        pd.Series(np.array(cells).astype(f"M8[{unit}]")),
+        pd.Series(np.array(cells).astype(f"m8[{unit}]")),
+    ]
     if unit != "s":
         by_type += [pl.Series(cells).cast(pl.Datetime(unit)), pl.Series(cells).cast(pl.Duration(unit))]
     for column in by_type:  # whatever the cells are: test_declared_types.py says why
         for read in (column_numbers, column_texts):
             with pytest.raises(DataError, match="holds times"):
                 read(column)
-    columns = [
-        as_arrow_series(pa.array(cells, pa.timestamp(unit))),
-        pd.Series(np.array(cells).astype(f"M8[{unit}]")),
-        pd.Series(np.array(cells).astype(f"m8[{unit}]")),
-    ]
-    for column in columns:
-        assert np.all(np.isnan(column_numbers(column)))
-        assert column_texts(column)[0] == [""]
 
 
 def test_a_polars_column_of_128_bits_is_read_cell_by_cell() -> None:

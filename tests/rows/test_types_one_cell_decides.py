@@ -205,11 +205,31 @@ def test_a_local_time_that_its_type_cannot_hold_is_missing_by_itself() -> None:
     np.testing.assert_array_equal(one[1:], two[1:])
 
 
-@pytest.mark.parametrize("columns", [KINDS["ranges"], KINDS["hashed"]])
-def test_a_column_that_pandas_finds_to_hold_times_is_missing_where_numbers_or_text_were_declared(columns: Any) -> None:
-    none, one = pd.DataFrame({"x": [pd.NaT] * 3}), pd.DataFrame({"x": [0.5, pd.NaT, pd.NaT]}, dtype=object)
-    assert none["x"].dtype.kind == "M"
-    np.testing.assert_array_equal(dense(columns.transform(none))[1:], dense(columns.transform(one))[1:])
+@pytest.mark.parametrize("columns", [KINDS["ranges"], KINDS["hashed"], KINDS["categories"]])
+def test_times_that_a_reader_of_pandas_made_are_refused_where_numbers_or_text_were_declared(columns: Any) -> None:
+    """One cell that is no time leaves all of them as text: read as missing, every row would change with that one."""
+    cells = ["2001-02-03", "2002-10-01", "2003-12-31"]
+    clean = pandas_csv(cells, parse_dates=["x"])
+    assert clean["x"].dtype.kind == "M"
+    zone = clean.assign(x=clean["x"].dt.tz_localize("Asia/Tokyo"))
+    arrow = clean.astype({"x": pd.ArrowDtype(pa.timestamp("us"))})
+    spans = clean.assign(x=clean["x"] - clean["x"])
+    for frame in (clean, zone, arrow, spans, clean.assign(x=clean["x"].dt.to_period("D")), clean.astype("category")):
+        with pytest.raises(DataError, match="'x' holds times"):
+            columns.transform(frame)
+    objects = dense(columns.transform(clean.astype({"x": object})))  # no type says what they are: each is missing
+    np.testing.assert_array_equal(objects, dense(columns.transform(pd.DataFrame({"x": [None] * 3}, dtype=object))))
+
+
+@pytest.mark.parametrize("odd", [float("nan"), 2.5])
+def test_dates_that_polars_makes_into_numbers_beside_a_nan_are_refused(odd: float) -> None:
+    """All dates were missing where one cell was a NaN."""
+    days = [{"x": datetime.datetime(2020, 1, day)} for day in range(1, 6)]
+    assert len(np.unique(DATES.transform(pl.from_dicts(days)))) == 5
+    lost = pl.from_dicts([*days, {"x": odd}], infer_schema_length=None)
+    assert lost["x"].dtype == pl.Float64
+    with pytest.raises(DataError, match="the dates are lost"):
+        DATES.transform(lost)
 
 
 # --- columns without a value ------------------------------------------------------------------------------

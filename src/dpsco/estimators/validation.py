@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import validate_data
 
 from dpsco.errors import DataError, InvalidArgument, positive_integer
 from dpsco.rows.check_beside import CheckBeside
-from dpsco.rows.containers import column_length, is_rows, table_numbers
+from dpsco.rows.column_types import form_of
+from dpsco.rows.containers import frame_columns, frame_names, is_frame, is_rows, plain_column, table_numbers
 from dpsco.rows.csr import CsrRows
 from dpsco.rows.gate import admit, all_finite, container, container_width, declared_by
 from dpsco.rows.protocols import offers
@@ -103,17 +104,11 @@ def _refuse_unfit(given: Any, rows: Any, *, alone: bool = False) -> None:
 
 
 def _without_numbers(X: Any) -> list[str]:
-    """Return the names of the columns of a pandas or polars table whose type is not one of numbers."""
-    names, types = getattr(X, "columns", None), getattr(X, "dtypes", None)
-    if names is None or types is None:
+    """Return the names of the columns of a table whose type is not one of numbers."""
+    if not is_frame(X):
         return []
-    numeric = [
-        kind.is_numeric() or str(kind) == "Boolean"
-        if hasattr(kind, "is_numeric")
-        else getattr(kind, "kind", "O") in "biuf"
-        for kind in types
-    ]
-    return [str(name) for name, fits in zip(names, numeric, strict=True) if not fits]
+    columns = zip(frame_names(X), frame_columns(X), strict=True)
+    return [name for name, column in columns if form_of(plain_column(column)) != "numbers"]
 
 
 def is_chunks(X: Any) -> bool:
@@ -136,25 +131,27 @@ def _without_rows(part: Any) -> bool:
 
 
 def one_column(y: Any, rows: int, *, strict: bool) -> Any:
-    """Return ``y`` as one column of ``rows`` labels; ``strict`` as an array, in the type that it was given in."""
+    """Return ``y`` as one plain column of ``rows`` labels, in the type that it was given in: lists stay lists.
+
+    NumPy would find one type for all labels of a list: one of them as text makes text of all.
+    """
     if y is None:
         raise DataError("This estimator requires y to be passed, but the target y is None.")
-    if strict:
-        _refuse_complex(y)
-        try:
-            y = column_or_1d(y, warn=True)
-        except Exception:  # the text of a foreign error may quote cells
-            raise DataError("y should be a 1d array: one label per row, text or numbers.") from None
-    elif len(shape := tuple(getattr(y, "shape", (0,)))) == 2 and shape[-1] == 1:
+    shape = tuple(y.shape) if offers(y, "shape") else (0,)
+    if len(shape) == 2 and shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples, ).",
             DataConversionWarning,
             stacklevel=4,
         )
-        y = y.iloc[:, 0] if offers(y, "iloc") else y[:, 0]
     elif len(shape) != 1:
-        raise DataError("y should be a 1d array: one label per row.")
-    if column_length(y) != rows:
+        raise DataError(f"y should be a 1d array: one label per row, got {len(shape)} dimensions.")
+    y = plain_column(y)
+    if strict:
+        _refuse_complex(y)
+        if isinstance(y, (list, tuple)) and any(isinstance(cell, (list, tuple, np.ndarray)) for cell in y):
+            raise DataError("y should be a 1d array: one label per row, text or numbers.")
+    if len(y) != rows:
         raise DataError("Found input variables with inconsistent numbers of samples: expected one label per row of X.")
     return y
 
@@ -173,7 +170,10 @@ def check_labels(y: Any) -> None:
 
 def checked_ids(unit: Any, rows: int) -> Any:
     """Return ``unit`` if it is one column of ``rows`` ids."""
-    if unit is None or len(getattr(unit, "shape", (0,))) != 1 or column_length(unit) != rows:
+    if unit is None or len(unit.shape if offers(unit, "shape") else (0,)) != 1:
+        raise InvalidArgument("Expected unit to be one column with one id for each row of X.")
+    unit = plain_column(unit, "unit")
+    if len(unit) != rows:
         raise InvalidArgument("Expected unit to be one column with one id for each row of X.")
     return unit
 

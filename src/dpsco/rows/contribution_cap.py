@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpsco.errors import DataError, positive_integer
 from dpsco.rows.containers import column_texts
+from dpsco.rows.protocols import offers
 
 __all__ = ["ContributionCap"]
 
@@ -54,7 +55,7 @@ class ContributionCap:
         DataError
             If ``ids`` is not one column.
         """
-        if len(getattr(ids, "shape", (0,))) != 1:
+        if len(ids.shape if offers(ids, "shape") else (0,)) != 1:
             raise DataError("Expected unit to be one column with an id per row.")
         return self.counted_texts(*column_texts(ids, of="id"))
 

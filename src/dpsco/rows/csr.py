@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from dpsco.errors import DataError
 from dpsco.rows.containers import column_numbers
-from dpsco.rows.protocols import offers
+from dpsco.rows.protocols import family
 
 __all__ = ["CsrRows", "is_sparse"]
 
 
 def is_sparse(data: Any) -> bool:
     """Whether ``data`` is a sparse matrix or array of SciPy, or already ``CsrRows``; SciPy is not imported to ask."""
-    return isinstance(data, CsrRows) or (offers(data, "tocsr") and offers(data, "nnz"))
+    return isinstance(data, CsrRows) or family(data) == "sparse"
 
 
 class CsrRows:
@@ -43,6 +43,8 @@ class CsrRows:
         """
         if isinstance(matrix, cls):
             return matrix
+        if len(matrix.shape) != 2:
+            raise DataError(f"Expected X to have shape (rows, features), got {len(matrix.shape)} dimensions.")
         form = getattr(matrix, "format", "")
         if form not in ("csr", "csc"):
             return cls._of_coo(matrix if form == "coo" else matrix.tocoo(), zeros=form == "coo")
@@ -69,7 +71,7 @@ class CsrRows:
         height, width = matrix.shape
         given = np.asarray(matrix.data)
         declared = given.dtype.kind == "f" and given.itemsize in (4, 8)  # one odd value decides on any other type
-        given = given if declared else column_numbers(given)
+        given = given if declared else column_numbers(given, "X")
         order = np.argsort(column, kind="stable")
         if not zeros:
             order = order[given[order] != 0]

@@ -22,13 +22,15 @@ for a NaN, float64 that becomes objects, text or complex, the types that pandas 
 was declared, containers.py converts each cell by a rule about that cell. An array of real numbers is cast as a whole,
 and the cast of a real number to float64 or float32 is a function of that number.
 
+What is read: protocols.py lists the containers, column_types.py the types of their columns. Both are lists of what is
+allowed. Anything else is refused by its type, before anything is spent, and nothing is converted on the way.
+
 What the caller must keep: float32 of an array is a public choice. ``np.array`` and ``np.concatenate`` break it where
 they allocate an array for rows of float32 and one row of Python numbers: they choose float64 for all rows. State
-``dtype``, or allocate with ``np.empty(shape, np.float32)``. Reports list it among their assumptions. ``np.array`` and
-``pa.array`` also make whole numbers into times where one cell is a time, and the numbers are lost: an array of NumPy
-and a column of Arrow whose type holds times are refused, and a column of polars or Arrow of times or records. What a
-container is, its type says (protocols.py): no label of an index does. Arrays that the library builds itself, of lists,
-chunks, tables and files, have a type that no row decides.
+``dtype``, or allocate with ``np.empty(shape, np.float32)``. Reports list it among their assumptions. Beside one text
+NumPy and polars write float32 as text of few digits, which stands for another float64. What a container is, its
+type says: no label of an index does. Arrays that the library builds itself, of lists, chunks, tables and files, have a
+type that no row decides.
 """
 
 from __future__ import annotations
@@ -42,18 +44,18 @@ from numpy.typing import NDArray
 from dpsco.errors import DataError, InvalidArgument, one_of
 from dpsco.parallel import for_each
 from dpsco.query import Array, Chunk
+from dpsco.rows.column_types import readable
 from dpsco.rows.containers import (
     as_array,
-    column_length,
     column_numbers,
     is_frame,
     is_rows,
-    refuse_times,
+    plain_column,
     table_numbers,
     width_message,
 )
 from dpsco.rows.csr import CsrRows, is_sparse
-from dpsco.rows.lists import listed
+from dpsco.rows.protocols import listed
 
 __all__ = [
     "Declared",
@@ -135,7 +137,13 @@ def declared_by(data: Any, width: int | None, dtype: str | None = None, sparse: 
 
 
 def container(data: Any) -> Any:
-    """Return ``data`` if it is a list of rows, a table or an array; sparse rows as ``CsrRows``, others as an array."""
+    """Return ``data`` if it is a list of rows, a table or an array; sparse rows as ``CsrRows``, others as an array.
+
+    Raises
+    ------
+    DataError
+        If it is none of the containers that ``protocols.family`` lists.
+    """
     if is_sparse(data):
         return CsrRows.of(data)
     data = listed(data)
@@ -171,7 +179,8 @@ def admit(data: Any, declared: Declared) -> Any:
             raise DataError(width_message(data.shape[1], declared.width))
         if not isinstance(data, (np.ma.MaskedArray, np.matrix)) and data.strides[1] == data.itemsize:
             return data
-    refuse_times(data)
+    if isinstance(data, np.ndarray):
+        readable(data, "X")
     if is_frame(data):
         data = table_numbers(data, declared.width)
     return GatedRows(data, declared)
@@ -187,16 +196,13 @@ def admit_labels(labels: Any, rows: int) -> Any:
     """
     if labels is None:
         return np.zeros(rows)
-    refuse_times(labels)
-    if isinstance(labels, np.ndarray) or (is_frame(labels) and not isinstance(labels, (list, tuple))):
-        shape = labels.shape
-        if len(shape) > 2 or len(shape) == 0 or (len(shape) == 2 and shape[1] != 1):
-            raise DataError("Expected y to be one column with a label per row.")
-        if len(shape) == 2 and isinstance(labels, np.ndarray):
-            labels = labels[:, 0]
-    if column_length(labels) != rows:
+    if is_frame(labels) and labels.shape[1] != 1:
+        raise DataError("Expected y to be one column with a label per row.")
+    labels = plain_column(labels)
+    if len(labels) != rows:
         raise DataError("Expected one label per row of X; their numbers differ.")
-    if isinstance(labels, np.ndarray) and not isinstance(labels, (np.ma.MaskedArray, np.matrix)):
+    readable(labels, "y")
+    if isinstance(labels, np.ndarray) and not isinstance(labels, np.ma.MaskedArray):
         return labels if labels.dtype == np.float64 else GatedLabels(labels)
     return column_numbers(labels)
 
@@ -296,7 +302,7 @@ def _typed_csr(rows: CsrRows, declared: Declared) -> CsrRows:
         raise DataError(width_message(rows.shape[1], declared.width))
     data = rows.data
     if data.dtype != declared.dtype:
-        data = _cast(column_numbers(data), declared)
+        data = _cast(column_numbers(data, "X"), declared)
     return CsrRows(data, rows.indices, rows.indptr, rows.shape[1])
 
 

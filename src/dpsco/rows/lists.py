@@ -19,26 +19,11 @@ import numpy as np
 from dpsco.query import Array
 from dpsco.rows.cells import number
 
-__all__ = ["cells_numbers", "listed", "rows_numbers"]
+__all__ = ["cells_numbers", "rows_numbers"]
 
 _AT_ONCE = frozenset(
     (bool, int, float, np.bool_, np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8)
 )
-_ARRAY_PROTOCOLS = ("__array__", "__array_interface__", "shape", "to_list", "to_pylist", "tocsr")
-
-
-def listed(data: Any) -> Any:
-    """Return a sequence without a type of its own (deque, UserList, range) as a list; anything else as it is.
-
-    NumPy would look at all its cells to find a type for them.
-    """
-    if isinstance(data, (list, tuple, str, bytes, bytearray, memoryview)):
-        return data
-    if any(hasattr(data, name) for name in _ARRAY_PROTOCOLS) or _is_buffer(data):
-        return data
-    return (
-        list(data) if hasattr(data, "__len__") and hasattr(data, "__getitem__") and hasattr(data, "__iter__") else data
-    )
 
 
 def rows_numbers(rows: Any, width: int) -> Array:
@@ -84,11 +69,3 @@ def _row(row: Any, width: int) -> Any:
         return [number(cell) for cell in row] if len(row) == width else np.nan
     except Exception:  # whatever an object raises about itself, it is not a row, and its text is not ours to print
         return np.nan
-
-
-def _is_buffer(data: Any) -> bool:
-    try:
-        memoryview(data)
-    except TypeError:
-        return False
-    return True

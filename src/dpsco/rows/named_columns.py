@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -17,19 +16,19 @@ from numpy.typing import NDArray
 from dpsco.errors import DataError
 from dpsco.query import Array
 from dpsco.rows.cells import Coded, label_text
+from dpsco.rows.column_types import readable
 from dpsco.rows.containers import (
     as_array,
     column_cells,
-    column_length,
     column_numbers,
     column_texts,
     frame_columns,
-    refuse_times,
+    frame_names,
+    is_frame,
+    plain_column,
 )
-from dpsco.rows.containers import is_frame as _is_frame
 from dpsco.rows.csr import is_sparse
-from dpsco.rows.lists import listed
-from dpsco.rows.protocols import offers
+from dpsco.rows.protocols import family, listed
 
 __all__ = ["table_of"]
 
@@ -42,8 +41,8 @@ def table_of(data: Any, reads: Mapping[str, str]) -> dict[str, Array | Coded]:
     Raises
     ------
     DataError
-        If a column is absent, there twice, longer than another, or of a type that cannot hold it; or if ``data`` has no
-        columns. The message names columns and quotes no cell.
+        If a column is absent, there twice, longer than another, or of a type that is not read (column_types.py); or if
+        ``data`` has no columns. The message names columns and quotes no cell.
     """
     columns, names = _by_name(data)
     if twice := sorted({name for name in reads if names.count(name) > 1}):
@@ -63,11 +62,10 @@ def _by_name(data: Any) -> tuple[Callable[[str], Any], list[str]]:
     if isinstance(data, Mapping):
         held = {str(name): column for name, column in data.items()}
         return held.__getitem__, list(held)
-    if offers(data, "collect_schema") and offers(data, "collect"):  # polars, lazy
+    if family(data) == "polars lazy":
         data = data.collect()
-    if _is_frame(data):
-        names = [str(name) for name in getattr(data, "column_names", data.columns)]
-        columns = frame_columns(data)
+    if is_frame(data):
+        names, columns = frame_names(data), frame_columns(data)
         return lambda name: columns[names.index(name)], names
     if is_sparse(data):
         raise DataError("Expected a table with the declared columns, got a sparse matrix. Pass the raw table.")
@@ -101,87 +99,51 @@ def _cell(row: Any, name: str) -> Any:
 
 
 def _read(name: str, column: Any, kind: str) -> Array | Coded:
-    column = _series(column)
-    if hasattr(column, "shape") and len(column.shape) > 1:
-        raise DataError(f"The column {name!r} has {len(column.shape)} dimensions. Expected one cell per row.")
+    what = f"The column {name!r}"
     if kind == "date":
-        return _dates(column)
-    if _is_temporal(column) and not offers(column, "iloc"):  # pandas finds times by looking at all cells
-        raise DataError(f"The column {name!r} holds times. Declare it in dates=, or convert it.")
+        return _dates(plain_column(column, what), what)
     if kind == "number":
-        return column_numbers(column)
-    texts, codes = column_texts(column)
+        return column_numbers(column, what)
+    texts, codes = column_texts(column, what=what)
     return Coded(tuple(texts), codes)
 
 
-def _series(column: Any) -> Any:
-    """Return an index or an array of pandas as a series of the same type; any other column as it is.
-
-    pandas finds the type of all three by looking at all cells, so they are read in one way: whatever the type, a cell
-    has the value that it has among objects.
-    """
-    array, index = offers(column, "_from_sequence"), offers(column, "to_series") and not offers(column, "levels")
-    if offers(column, "iloc") or not (array or index):
-        return column
-    return import_module("pandas").Series(column, dtype=column.dtype)  # the type is stated: objects stay objects
-
-
-def _is_temporal(column: Any) -> bool:
-    """Return whether the type of a column declares times."""
-    kind: Any = column.type if offers(column, "to_pylist") else getattr(column, "dtype", None)
-    if hasattr(kind, "is_temporal"):  # polars
-        return bool(kind.is_temporal())
-    if offers(column, "to_pylist") or hasattr(kind, "pyarrow_dtype"):
-        from dpsco.rows.readers.source import arrow
-
-        types, kind = arrow("pyarrow").types, getattr(kind, "pyarrow_dtype", kind)
-        coded = types.is_dictionary(kind) or types.is_run_end_encoded(kind)
-        return bool(types.is_temporal(kind.value_type if coded else kind))
-    return getattr(kind, "kind", "O") in "mM"
-
-
-def _dates(column: Any) -> Coded:
-    """Return a column as texts that begin with a date, empty where a cell holds none."""
+def _dates(column: Any, what: str) -> Coded:
+    """Return a plain column as texts that begin with a date, empty where a cell holds none."""
+    form = readable(column, what, dates=True)
+    if family(column) == "polars column" and column.dtype.is_float():
+        raise DataError(
+            f"{what} was declared as dates and holds numbers, by its type {column.dtype}. polars makes such a column "
+            "of dates where one cell is a number or a NaN, and the dates are lost: state schema=..., or write text."
+        )
     categories: Any = getattr(getattr(column, "dtype", None), "categories", None)
-    if hasattr(categories, "to_series") and offers(column, "iloc"):  # pandas
-        held = _dates(categories.to_series())
-        codes = np.asarray(getattr(column, "array", column).codes, dtype=np.int64)
-        return Coded(held.values, np.append(held.codes, -1)[codes])
-    if _is_temporal(column):
-        days = _days(column)
-        if days is not None:
-            values, codes = np.unique(days, return_inverse=True)  # NaT is equal to itself here
-            texts = ["" if np.isnat(day) else str(day) for day in values]
-            return Coded(tuple(texts), codes.reshape(-1).astype(np.int64))
-    refuse_times(column)  # without a date: Arrow makes such times of numbers, 20240229 too, where one cell is a time
+    if family(column) == "pandas column" and categories is not None:
+        held = _dates(plain_column(categories), what)
+        return Coded(held.values, np.append(held.codes, -1)[np.asarray(column.codes, dtype=np.int64)])
+    if form == "dates":
+        values, codes = np.unique(_days(column), return_inverse=True)  # NaT is equal to itself here
+        texts = ["" if np.isnat(day) else str(day) for day in values]
+        return Coded(tuple(texts), codes.reshape(-1).astype(np.int64))
     texts = [_date_text(cell) for cell in column_cells(column)]
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    return Coded(
-        tuple(places), np.array([places[text] for text in texts], dtype=np.int64).reshape(column_length(column))
-    )
+    return Coded(tuple(places), np.array([places[text] for text in texts], dtype=np.int64))
 
 
-def _days(column: Any) -> NDArray[Any] | None:
-    """Return a column of a type of times as days in UTC; None for times without a date.
+def _days(column: Any) -> NDArray[Any]:
+    """Return a plain column of a type of dates as days in UTC.
 
     Arrow and polars have one zone per column, that of the first cell: on the clock of that zone one row would decide
     on the days of all others. Every container keeps the time in UTC.
     """
-    if offers(column, "to_pylist") or hasattr(getattr(column, "dtype", None), "pyarrow_dtype"):
+    kind = family(column)
+    if kind == "polars column":
+        return _days(column.to_arrow())
+    if kind == "arrow column" or hasattr(column.dtype, "pyarrow_dtype"):
         from dpsco.rows.readers.arrow import arrow_days
 
-        return arrow_days(column if offers(column, "to_pylist") else column.array.__arrow_array__())
-    if offers(column, "iloc"):  # pandas
-        if getattr(column.dtype, "tz", None) is not None:
-            column = column.dt.tz_convert(None)
-        array = np.asarray(column)
-    elif offers(column, "to_arrow"):  # polars
-        return _days(column.to_arrow())
-    else:
-        array = np.asarray(column)
-    if array.dtype.kind != "M":
-        return None
-    days = array.astype("datetime64[D]")
+        return arrow_days(column if kind == "arrow column" else column.__arrow_array__())
+    array: NDArray[Any] = column.tz_convert(None).to_numpy() if kind == "pandas column" else np.asarray(column)
+    days: NDArray[Any] = array.astype("datetime64[D]")
     if isinstance(column, np.ma.MaskedArray):  # what a mask hides is no cell
         days[np.ma.getmaskarray(column)] = np.datetime64("NaT", "D")
     return days

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpsco.errors import DataError, InvalidArgument, one_of, positive_integer
 from dpsco.query import Batch, Chunk, Portion
 from dpsco.rows.chunk_stream import ChunkStream
-from dpsco.rows.containers import column_length, is_frame, is_rows
+from dpsco.rows.containers import is_frame, is_rows, plain_column
 from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.gate import admit, admit_labels, all_finite, container, container_width, declared_by
 from dpsco.rows.ids import NO_ROUND, rounds_of_ids
@@ -63,7 +63,7 @@ class ArrayStream(Stream):
     def _check_rows(self, layout: Layout) -> None:
         width = self._width if layout.width is None else layout.width
         if width is None and self._non_finite == "error" and is_rows(self._data):
-            self._data = _same_width(self._data)
+            width = _same_width(self._data)
         self._features = admit(self._data, declared_by(self._data, width, self._dtype))
         if self._non_finite == "error":
             if getattr(getattr(self._data, "dtype", None), "kind", "") == "c":
@@ -152,7 +152,8 @@ class HashedStream(ArrayStream):
     def __init__(self, data: Any, labels: Any, ids: Any, non_finite: str, width: int | None, dtype: str | None) -> None:
         super().__init__(data, labels, non_finite, width, dtype)
         self.rows_available = None
-        if column_length(ids) != self._rows_there:
+        ids = plain_column(ids, "The column of ids")
+        if len(ids) != self._rows_there:
             raise InvalidArgument("Expected one id for each row of X; their numbers differ.")
         self._ids = ids
 
@@ -277,15 +278,18 @@ def _is_table(data: Any) -> bool:
     return is_sparse(data) or is_frame(data) or len(getattr(data, "shape", ())) == 2
 
 
-def _same_width(rows: Any) -> NDArray[Any]:
-    """Return a list of rows as an array, where an error that rows decide is allowed."""
+def _same_width(rows: Any) -> int:
+    """Return how long the rows of a list are, where an error that rows decide is allowed.
+
+    The array that NumPy makes of the list has a type that one row decides, so it is not what is trained on.
+    """
     try:
         array = np.asarray(rows if isinstance(rows, (list, tuple)) else rows.tolist())
     except (ValueError, TypeError, OverflowError):
         array = np.zeros(0)
     if array.ndim != 2:
         raise DataError("Expected X to have rows of one length. State it as width=..., or pass an array or a table.")
-    return array
+    return int(array.shape[1])
 
 
 def _refuse_unfit(features: Any, targets: Any, layout: Layout) -> None:

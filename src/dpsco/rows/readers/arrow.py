@@ -266,23 +266,14 @@ def arrow_numbers(column: Any) -> Array:
     return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def arrow_real(column: Any) -> Array | None:
-    """Return a column of numbers in memory as floating point, NaN where it holds none; None if its type is another."""
-    column = decoded(column)
-    types, kind = arrow("pyarrow").types, column.type
-    real = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    return np.concatenate([arrow_numbers(chunk) for chunk in _chunks(column)]) if real else None
+def arrow_real(column: Any) -> Array:
+    """Return a column of numbers in memory as floating point, NaN where it holds none."""
+    return np.concatenate([arrow_numbers(chunk) for chunk in _chunks(decoded(column))])
 
 
 def arrow_cells(column: Any) -> list[Any]:
-    """Return the cells of a column in memory; None for text that is not UTF-8.
-
-    All are None if the type holds neither numbers nor text: a time may lie outside Python's range.
-    """
-    kind = _cell_type((column := decoded(column)).type)
-    if not (_is_number(kind) or is_any_text(kind) or _is_bytes(kind) or arrow("pyarrow").types.is_binary_view(kind)):
-        return [None] * len(column)
-    return [cell for chunk in _chunks(column) for cell in _chunk_cells(chunk)]
+    """Return the cells of a column of numbers or text in memory; None for text that is not UTF-8."""
+    return [cell for chunk in _chunks(decoded(column)) for cell in _chunk_cells(chunk)]
 
 
 def _chunk_cells(chunk: Any) -> list[Any]:
@@ -293,11 +284,10 @@ def _chunk_cells(chunk: Any) -> list[Any]:
     return [known[code] for code in chunk.indices.cast(pa.int64()).fill_null(-1).to_pylist()]
 
 
-def arrow_days(column: Any) -> NDArray[Any] | None:
-    """Return a column of dates or times as days, those of times with a zone in UTC; None if its type has no date."""
+def arrow_days(column: Any) -> NDArray[Any]:
+    """Return a column of dates or times as days, those of times with a zone in UTC."""
     column = decoded(column)
-    if not _has_date(kind := _cell_type(column.type)):
-        return None
+    kind = _cell_type(column.type)
     return np.concatenate([_days(c if c.type == kind else c.dictionary_decode()) for c in _chunks(column)])
 
 
@@ -337,9 +327,8 @@ def _chunks(column: Any) -> list[Any]:
 def arrow_text(column: Any, rule: Callable[[Any], str] = canonical_text) -> Coded:
     """Return an Arrow column as text by ``rule``; by default numbers in their canonical form."""
     pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
-    days = arrow_days(column) if _has_date(column.type) else None
-    if days is not None:
-        values, codes = np.unique(days, return_inverse=True)
+    if _has_date(column.type):
+        values, codes = np.unique(arrow_days(column), return_inverse=True)
         return coded(("" if np.isnat(day) else str(day) for day in values), codes.reshape(-1))
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
