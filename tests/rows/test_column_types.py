@@ -20,6 +20,7 @@ import dpsco
 from dpsco.errors import DataError
 from dpsco.rows.column_types import form_of
 from dpsco.rows.containers import column_cells, column_numbers, column_texts, plain_column
+from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.gate import container
 from dpsco.rows.protocols import family
 
@@ -264,3 +265,13 @@ def test_a_column_is_one_column() -> None:
                 read(two)
     for one in (np.ones((2, 1)), np.ones((2, 1)).view(np.matrix), pd.DataFrame({"a": [1, 1]}), pa.table({"a": [1, 1]})):
         assert column_numbers(one).tolist() == [1.0, 1.0]
+
+
+def test_a_file_with_whole_numbers_of_128_bits_is_refused_by_its_type_and_not_called_damaged(tmp_path: Any) -> None:
+    if not hasattr(pl, "Int128"):
+        pytest.skip("this polars has no type of 128 bits")
+    pl.DataFrame({"x": [1, 2**70], "y": ["0", "1"]}, schema_overrides={"x": pl.Int128}).write_parquet(
+        tmp_path / "x.parquet"
+    )
+    with pytest.raises(DataError, match="a type that Arrow does not read"):
+        list(FileRows(tmp_path / "x.parquet", Labels("y", classes=("0", "1")), dpsco.PublicColumns(numbers=["x"])))

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
+from dpsco.errors import DataError
 from dpsco.rows.readers.arrow import BATCH_ROWS, AnyFile, ArrowFiles, check_columns, is_any_text
 from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, arrow
@@ -68,6 +69,11 @@ class ParquetSource(ArrowFiles):
                 read_dictionary=list(coded),
                 metadata=footer,
             )
+        except arrow("pyarrow").ArrowNotImplementedError:
+            raise DataError(
+                f"The file {path.name!r} has a column of a type that Arrow does not read. polars writes whole numbers "
+                "of 128 bits where one of them is beyond 64 bits: write text, or numbers of 64 bits."
+            ) from None
         except (arrow("pyarrow").ArrowException, OSError):
             cls._refuse(path)
 
