@@ -121,5 +121,44 @@ def test_blas_has_one_thread_inside_nested_limits_and_its_own_number_again_behin
         with pytest.raises(KeyError), one_blas_thread():
             raise KeyError
         assert set(blas_threads()) == {2}
-        one_blas_thread()  # for good, where no block ends it
+        for_good = one_blas_thread()  # where no block ends it
         assert set(blas_threads()) == {1}
+        for_good.__exit__()
+        assert set(blas_threads()) == {2}
+
+
+def test_blas_has_one_thread_until_the_last_of_two_runs_in_two_threads_ends() -> None:
+    ended, looked, seen = threading.Event(), threading.Event(), list[list[int]]()
+
+    def second() -> None:
+        with one_blas_thread():
+            looked.set()
+            assert ended.wait(60)
+            seen.append(blas_threads())
+
+    with threadpool_limits(2, user_api="blas"):
+        thread = threading.Thread(target=second)
+        with one_blas_thread():
+            thread.start()
+            assert looked.wait(60)
+        ended.set()
+        thread.join()
+        assert [set(counts) for counts in seen] == [{1}]
+        assert set(blas_threads()) == {2}
+
+
+def test_blas_has_one_thread_in_any_thread_whichever_limited_it_first() -> None:
+    seen = list[list[int]]()
+
+    def other() -> None:
+        with one_blas_thread():
+            seen.append(blas_threads())
+
+    with threadpool_limits(2, user_api="blas"):
+        with one_blas_thread():
+            pass
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert [set(counts) for counts in seen] == [{1}]
+        assert set(blas_threads()) == {2}

@@ -200,21 +200,62 @@ def one_blas_thread() -> Any:
 class _OneThread:
     """Limits libraries from now on, and until the end of a ``with`` block if it is used as one.
 
-    Only those that have more threads are touched: inside another limit there are none.
+    The number of threads belongs to the process, so limits are counted: of runs in several threads, the last to end
+    gives the libraries their threads back. Otherwise the end of one run would change the bits of another.
     """
 
     def __init__(self, libraries: list[Any]) -> None:
-        counts = [(library, library.num_threads) for library in libraries]
-        self._limited = [(library, threads) for library, threads in counts if threads is not None and threads != 1]
-        for library, _ in self._limited:
-            library.set_num_threads(1)
+        with _LIMITED.lock:
+            _LIMITED.holders.add(self)
+            for library in libraries:
+                threads = library.num_threads
+                if threads is not None and threads != 1:
+                    _LIMITED.before.setdefault(library.filepath, (library, threads))
+                    _set_threads(library, 1)
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *_: object) -> None:
-        for library, threads in self._limited:
-            library.set_num_threads(threads)
+        with _LIMITED.lock:
+            _LIMITED.holders.discard(self)
+            while _LIMITED.before and not _LIMITED.holders:
+                _set_threads(*_LIMITED.before.popitem()[1])
+
+
+def _set_threads(library: Any, threads: int) -> None:
+    """Set the number of threads of a library, from whichever thread of this process.
+
+    In threadpoolctl 3.8 the first thread that sets it for OpenBLAS is the only one that can, for as long as it lives,
+    and calls of others do nothing. The count decides here, under a lock, so no thread keeps that right.
+    """
+    let_go = getattr(library, "clear_controlling_thread", None)
+    if let_go is not None:
+        let_go(force=True)
+    library.set_num_threads(threads)
+    if let_go is not None:
+        let_go(force=True)
+
+
+class _Limited:
+    """Who limits BLAS in this process, and how many threads the libraries had before."""
+
+    def __init__(self) -> None:
+        self.holders: set[_OneThread] = set()
+        self.before: dict[str, tuple[Any, int]] = {}
+        self.new_lock()
+
+    def new_lock(self) -> None:
+        """Replace the lock, which another thread may have held when the process was forked.
+
+        Re-entrant: the handler of a signal may train.
+        """
+        self.lock = threading.RLock()
+
+
+_LIMITED = _Limited()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_LIMITED.new_lock)
 
 
 @cache

@@ -7,11 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.run.test_surveyed import KEY, PLAN, N, data
+from threadpoolctl import threadpool_limits
 
 import dpsco
 from dpsco.query import Batch
@@ -41,6 +43,29 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(tmp_path):
         np.testing.assert_array_equal(again.model.coef, whole.model.coef)
         back = dpsco.train(PLAN, dpsco.stream(rows, labels), key=KEY, checkpoint=folder, resume=True)
         np.testing.assert_array_equal(back.model.coef, whole.model.coef)
+
+
+def test_a_run_stopped_in_one_thread_goes_on_in_another_to_the_same_bits(tmp_path):
+    """Iterates leave the ball, whose projection decomposes a matrix: with two threads of BLAS it has other bits."""
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((8_000, 100))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    labels = (rows[:, 0] > 0).astype(float)
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), 100)
+    plan = dpsco.plan(problem, n=8_000, budget=dpsco.Budget(2.0, 1e-6))
+
+    def stop(seen):
+        if seen.step == 3:
+            raise Stop
+
+    with threadpool_limits(2, user_api="blas"):
+        whole = dpsco.train(plan, dpsco.stream(rows, labels), key=KEY)
+        with pytest.raises(Stop):
+            dpsco.train(plan, dpsco.stream(rows, labels), key=KEY, checkpoint=tmp_path, on_round=stop)
+        with ThreadPoolExecutor(1) as pool:
+            resumed = {"checkpoint": tmp_path, "resume": True}
+            again = pool.submit(dpsco.train, plan, dpsco.stream(rows, labels), key=KEY, **resumed).result()
+    np.testing.assert_array_equal(again.model.coef, whole.model.coef)
 
 
 def test_a_checkpoint_without_its_rounds_is_refused(tmp_path):
