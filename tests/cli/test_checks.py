@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,30 @@ def test_a_missing_extra_is_found_before_training(
 @pytest.mark.usefixtures("no_training")
 def test_public_test_rows_that_are_not_there_are_found_before_training(rows: Path, tmp_path: Path) -> None:
     assert fit(rows, "--out", str(tmp_path / "m.json"), "--public-test", str(tmp_path / "none.csv")) == 2
+
+
+@pytest.mark.usefixtures("no_training")
+def test_public_test_rows_without_a_column_of_the_model_are_found_before_training(
+    rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test.csv").write_text("a,y\n0.1,1\n")
+    options = ("--features", "a,b", "--out", str(tmp_path / "m.json"))
+    assert fit(rows, *options, "--public-test", str(tmp_path / "test.csv")) == 2
+    assert "'b'" in capsys.readouterr().err
+
+
+def test_a_public_test_file_with_a_damaged_end_takes_away_neither_report_nor_page(
+    rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first rows are in order: the damage is met behind the run, whose budget is spent."""
+    monkeypatch.setattr("dpsco.rows.readers.csv.BLOCK_BYTES", 1 << 10)
+    (tmp_path / "test.csv").write_text(rows.read_text() + "1,2,3,4,5\n")
+    out = tmp_path / "m.json"
+    assert fit(rows, "--features", "a,b", "--out", str(out), "--public-test", str(tmp_path / "test.csv"), "--json") == 0
+    said = capsys.readouterr()
+    assert "could not be measured on --public-test" in said.err
+    assert json.loads(said.out)["reached"] == {}
+    assert out.exists()
 
 
 def test_a_full_disk_is_found_before_training(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, train, write the model and print the report; return the exit code."""
     import dpsco
+    from dpsco.cli.fit_figures import check_test_rows
     from dpsco.run.model_file import SavedModel
 
     loss, labels = _task(args)
@@ -128,6 +129,8 @@ def run(args: argparse.Namespace) -> int:
     notes += _order_note(n, block)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
+    if args.public_test is not None:
+        check_test_rows(args.public_test, labels, columns, args.feature_norm, reading(args))
     if not args.json:
         print(_subject(args, source, columns, labels))
         print(plan.explain(), "\n")
@@ -261,7 +264,11 @@ def _order_note(n: int, block: int) -> list[str]:
 def _print_result(args: argparse.Namespace, saved: Any, written: Path, counted: Any, day: str) -> None:
     from dpsco.cli.fit_figures import not_private_figures, reached_on
 
-    reached = {} if args.public_test is None else reached_on(args.public_test, saved, reading(args))
+    reached = {}
+    try:
+        reached = {} if args.public_test is None else reached_on(args.public_test, saved, reading(args))
+    except DataError as error:  # the budget is spent and the model written: neither is lost over a damaged file
+        print(f"note: the model could not be measured on --public-test. {error}", file=sys.stderr)
     if args.html is not None:
         hidden = None if counted is None else not_private_figures(counted)
         given = {"name": data_name(args.data), "date": day}

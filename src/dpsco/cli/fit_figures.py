@@ -7,10 +7,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from dpsco.rows.file_stream import Labels
+    from dpsco.rows.public_columns import PublicColumns
     from dpsco.run.model_file import SavedModel
     from dpsco.run.result import Diagnostics
 
-__all__ = ["not_private_figures", "reached_on"]
+__all__ = ["check_test_rows", "not_private_figures", "reached_on"]
+
+
+def check_test_rows(
+    path: str, labels: Labels, columns: PublicColumns | int, feature_norm: float, reading: dict[str, Any]
+) -> None:
+    """Raise if files that the user declares public do not have the columns of the model; the first rows are read."""
+    from dpsco.rows.file_stream import FileRows
+
+    for _ in FileRows(path, labels, columns, feature_norm=feature_norm, **reading):
+        return
 
 
 def reached_on(path: str, saved: SavedModel, reading: dict[str, Any]) -> dict[str, str]:
