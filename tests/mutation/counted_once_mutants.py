@@ -8,6 +8,11 @@ __all__ = ["COUNTED_ONCE"]
 
 COUNTED_ONCE = (
     Mutant(
+        "a shard is read again from a file that changed",
+        (("engines/dask/tasks.py", " or any(before != stamp(path) for before in known)", ""),),
+        ("tests/engines/on_dask/test_tasks.py::test_a_file_that_was_written_again_in_another_order_is_refused",),
+    ),
+    Mutant(
         "memory that holds sums of an interrupted call is handed out as zeros",
         (("clipping/borrowed_zeros.py", "return _POOL[size].pop()", "return _POOL[size][-1]"),),
         (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import dpsco
@@ -123,6 +125,22 @@ def test_a_file_that_changed_since_the_run_began_is_refused(table, tmp_path) -> 
     shutil.copy(folder / "part-1.parquet", folder / "part-0.parquet")
     with pytest.raises(DataError, match=r"part-0\.parquet"):
         sums_by_shards(a_plan(DENSE), rows, LinearOracle(dpsco.Logistic(), intercept=True))
+
+
+def test_a_file_that_was_written_again_in_another_order_is_refused(table, tmp_path) -> None:
+    """A worker that died has its shard read again: its rows would be in two rounds, at the old place and at the new."""
+    folder = shutil.copytree(table, tmp_path / "copy")
+    rows = ParquetRows(folder, LABELS, DENSE)
+    tasks.load(rows.shards[0], rows.form, "stop", 0)
+    path = folder / "part-0.parquet"
+    before, held = path.stat(), pq.read_table(path)
+    size = pq.read_metadata(path).row_group(0).num_rows
+    pq.write_table(held.take(np.arange(len(held))[::-1]), path, row_group_size=size)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))  # however coarse the clock of the file system is
+    with pytest.raises(DataError, match=r"part-0\.parquet.* as it was"):
+        tasks.load(rows.shards[0], rows.form, "stop", 0)
+    zeros = tasks.load(rows.shards[0], rows.form, "zero", 0)
+    assert all(np.isnan(labels).all() for _, labels in zeros.between(0, len(held)))
 
 
 def test_nothing_sensitive_prints(table) -> None:

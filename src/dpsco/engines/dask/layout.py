@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsco.engines.dask.stamps import Stamp
 from dpsco.rows.shuffle import block_order
 
 __all__ = ["Order", "Shard", "Span", "open_round", "shards_of", "spans_of"]
@@ -35,6 +36,8 @@ class Shard:
     stop: int
     parts: tuple[tuple[Any, tuple[int, ...], int], ...]
     """(file, its row groups, their rows) in order."""
+    stamps: tuple[Stamp | None, ...] = ()
+    """What each of the files was when the run began; empty where nobody looked."""
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpsco.engines.dask.layout import Order, Shard, Span, open_round, shards_of, spans_of
+from dpsco.engines.dask.stamps import stamp
 from dpsco.errors import DataError, InvalidArgument, one_of, positive, positive_integer
 from dpsco.query import CHUNK_ROWS, Batch, Portion, chunk_multiple
 from dpsco.rows.file_stream import Labels, RowForm, open_source
@@ -30,7 +31,8 @@ class ParquetRows:
         "stop": a file that a worker cannot read stops the run; what was released is on disk, and ``resume`` goes on.
         "zero": its rows count as zero rows. The denominator is the plan's in either case.
 
-    Guarantee: what is read here, on the driver, is the footer of each file: columns and numbers of rows.
+    Guarantee: what is read here, on the driver, is the footer of each file: columns and numbers of rows. Rows of a file
+    that changed since (its size, or the time of its last change) are refused.
     """
 
     def __init__(
@@ -53,10 +55,14 @@ class ParquetRows:
                 "A cluster reads Parquet files: they say where their rows are. Convert the data first."
             )
         source.refuse_times(self.form.words)
+        stamps = source.of_each(stamp)  # before the footers: a file that changes in between is refused
         files = source.groups(self.form.numbers, self.form.texts)
         mixed = shuffle if shuffle == 0 else positive_integer("shuffle", shuffle, "It is a number of rows.")
         self.order = Order(sum(sum(groups) for _, groups in files), mixed, seed)
-        self.shards: tuple[Shard, ...] = shards_of(files, self._row_bytes)
+        self.shards: tuple[Shard, ...] = tuple(
+            replace(shard, stamps=tuple(stamps[path] for path, _, _ in shard.parts))
+            for shard in shards_of(files, self._row_bytes)
+        )
 
     @property
     def _row_bytes(self) -> int:

@@ -18,6 +18,7 @@ from dpsco.clipping import Oracle
 from dpsco.clipping.compiled import CompiledOracle, finest_grid
 from dpsco.engines.dask.layout import Order, Shard, Span
 from dpsco.engines.dask.messages import SensitivePick, SensitiveRows, SensitiveSum
+from dpsco.engines.dask.stamps import Stamp, stamp
 from dpsco.errors import ClusterError, DataError
 from dpsco.parallel import one_blas_thread
 from dpsco.query import CHUNK_ROWS, Batch, Chunk, Query, chunk_multiple
@@ -28,7 +29,7 @@ from dpsco.rows.rechunk import in_blocks, in_units, stacked
 
 __all__ = ["added", "answer", "load", "pick", "unit_of"]
 
-_CHANGED = "has another number of rows than when the run began. Files must stay as they are during a run."
+_CHANGED = "is not as it was when the run began. Files must stay as they are during a run."
 
 
 def load(shard: Shard, form: RowForm, unreadable: str, shuffle: int) -> SensitiveRows:
@@ -37,9 +38,9 @@ def load(shard: Shard, form: RowForm, unreadable: str, shuffle: int) -> Sensitiv
     chunks: list[Chunk] = []
     unread: list[tuple[int, int, str]] = []
     start = shard.start
-    for path, groups, rows in shard.parts:
+    for place, (path, groups, rows) in enumerate(shard.parts):
         try:
-            chunks += _read(path, groups, rows, form)
+            chunks += _read(path, groups, rows, form, shard.stamps[place : place + 1])
         except DataError:
             if unreadable != "zero":
                 raise
@@ -67,9 +68,10 @@ def _refuse_to_spill() -> None:
         )
 
 
-def _read(path: Any, groups: Sequence[int], rows: int, form: RowForm) -> list[Chunk]:
+def _read(path: Any, groups: Sequence[int], rows: int, form: RowForm, known: Sequence[Stamp | None]) -> list[Chunk]:
+    """Return rows of one file, which has not changed since it had the ``known`` stamp, if there is one."""
     chunks = [form.encode(table) for table in ParquetSource.read_groups(path, groups, form.numbers, form.texts)]
-    if sum(len(labels) for _, labels in chunks) != rows:
+    if sum(len(labels) for _, labels in chunks) != rows or any(before != stamp(path) for before in known):
         raise DataError(f"The file {path.name!r} {_CHANGED}")
     return chunks
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from dpsco.errors import DataError
 from dpsco.rows.readers.arrow import BATCH_ROWS, AnyFile, ArrowFiles, check_columns, is_any_text
@@ -14,6 +14,8 @@ from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, arrow
 
 __all__ = ["PART_ROWS", "ParquetSource"]
+
+T = TypeVar("T")
 
 MAPPED_BYTES = 128 << 20  # larger files are read piece by piece where their addresses alone might not fit
 GROUP_BYTES = 64 << 20
@@ -43,8 +45,12 @@ class ParquetSource(ArrowFiles):
                 found = file.metadata
                 return path, tuple(found.row_group(k).num_rows for k in range(found.num_row_groups))
 
+        return list(self.of_each(look).values())
+
+    def of_each(self, look: Callable[[AnyFile], T]) -> dict[AnyFile, T]:
+        """Return ``look(file)`` of each file, in order; some files are looked at side by side."""
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-            return list(pool.map(look, self._paths))
+            return dict(zip(self._paths, pool.map(look, self._paths), strict=True))
 
     @classmethod
     def read_groups(

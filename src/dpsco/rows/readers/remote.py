@@ -46,6 +46,11 @@ class RemoteFile:
         """Open the object as a file of Arrow."""
         return _store().open_input_file(self.key)
 
+    def stamp(self) -> tuple[int, int]:
+        """Return the bytes of the object, and the nanoseconds of its last change."""
+        found = _store().get_file_info(self.key)
+        return int(found.size or 0), int(found.mtime_ns or 0)
+
 
 def remote_files(address: str) -> list[RemoteFile]:
     """Return the object at ``address``, or the objects below it, in the order of their names; hidden ones left out."""
