@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsco.engines.dask.stamps import Stamp
+from dpsco.rows.readers.stamps import Stamp
 from dpsco.rows.shuffle import block_order
 
 __all__ = ["Order", "Shard", "Span", "open_round", "shards_of", "spans_of"]

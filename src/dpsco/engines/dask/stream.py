@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpsco.engines.dask.layout import Order, Shard, Span, open_round, shards_of, spans_of
-from dpsco.engines.dask.stamps import stamp
 from dpsco.errors import DataError, InvalidArgument, one_of, positive, positive_integer
 from dpsco.query import CHUNK_ROWS, Batch, Portion, chunk_multiple
 from dpsco.rows.file_stream import Labels, RowForm, open_source
@@ -15,6 +14,7 @@ from dpsco.rows.layout import Layout
 from dpsco.rows.one_pass import whole
 from dpsco.rows.public_columns import PublicColumns
 from dpsco.rows.readers.parquet import ParquetSource
+from dpsco.rows.readers.stamps import stamp
 from dpsco.rows.stream import Sample, Stream
 
 __all__ = ["ParquetRows", "ShardStream", "SpanBatch"]

@@ -18,18 +18,16 @@ from dpsco.clipping import Oracle
 from dpsco.clipping.compiled import CompiledOracle, finest_grid
 from dpsco.engines.dask.layout import Order, Shard, Span
 from dpsco.engines.dask.messages import SensitivePick, SensitiveRows, SensitiveSum
-from dpsco.engines.dask.stamps import Stamp, stamp
 from dpsco.errors import ClusterError, DataError
 from dpsco.parallel import one_blas_thread
 from dpsco.query import CHUNK_ROWS, Batch, Chunk, Query, chunk_multiple
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.file_stream import RowForm
 from dpsco.rows.readers.parquet import ParquetSource
+from dpsco.rows.readers.stamps import CHANGED, Stamp, stamp
 from dpsco.rows.rechunk import in_blocks, in_units, stacked
 
 __all__ = ["added", "answer", "load", "pick", "unit_of"]
-
-_CHANGED = "is not as it was when the run began. Files must stay as they are during a run."
 
 
 def load(shard: Shard, form: RowForm, unreadable: str, shuffle: int) -> SensitiveRows:
@@ -72,7 +70,7 @@ def _read(path: Any, groups: Sequence[int], rows: int, form: RowForm, known: Seq
     """Return rows of one file, which has not changed since it had the ``known`` stamp, if there is one."""
     chunks = [form.encode(table) for table in ParquetSource.read_groups(path, groups, form.numbers, form.texts)]
     if sum(len(labels) for _, labels in chunks) != rows or any(before != stamp(path) for before in known):
-        raise DataError(f"The file {path.name!r} {_CHANGED}")
+        raise DataError(f"The file {path.name!r} {CHANGED}")
     return chunks
 
 

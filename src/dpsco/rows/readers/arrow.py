@@ -16,6 +16,7 @@ from dpsco.query import Array
 from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, canonical_text, coded, id_message, id_text
 from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
+from dpsco.rows.readers.stamps import Stamps
 
 __all__ = [
     "BATCH_ROWS",
@@ -62,7 +63,7 @@ class ArrowFiles(TableSource):
     kind: str
 
     def __init__(self, paths: Sequence[AnyFile]) -> None:
-        self._paths = tuple(paths)
+        self._paths, self._stamps = tuple(paths), Stamps(paths)
         schema = self._schema(self._paths[0])
         self.names = tuple(schema.names)
         self.number_columns = tuple(field.name for field in schema if _is_number(field.type))
@@ -75,7 +76,8 @@ class ArrowFiles(TableSource):
         for path in self._paths:  # every file is looked at before the first row is used
             check_columns(path, self._schema(path), numbers, (*texts, *ids))
         for path in self._paths:
-            for batch in self._guarded(path, self._batches(path, wanted, coded=texts, most=most)):
+            batches = self._guarded(path, self._batches(path, wanted, coded=texts, most=most))
+            for batch in self._stamps.watched(path, batches):
                 yield BatchPart(partial(self._converted, path, numbers=numbers, texts=texts, ids=ids), batch)
 
     def refuse_ids(self, name: str) -> None:
@@ -84,8 +86,7 @@ class ArrowFiles(TableSource):
             schema = self._schema(path)
             missing_columns(path, (name,), schema.names)
             kind = schema.field(name).type
-            value = getattr(kind, "value_type", kind)
-            types = arrow("pyarrow").types
+            types, value = arrow("pyarrow").types, getattr(kind, "value_type", kind)
             if types.is_floating(value) or types.is_boolean(value):
                 raise DataError(id_message(f"The column {name!r} of {path.name!r}", str(kind)))
         self.refuse_times((name,))
@@ -337,8 +338,7 @@ def arrow_text(column: Any, rule: Callable[[Any], str] = canonical_text) -> Code
     codes = column.indices
     if codes.null_count or codes.type != pa.int32():
         codes = codes.cast(pa.int64()).fill_null(-1)  # unsigned ones have no -1
-    codes = codes.to_numpy(zero_copy_only=False)
-    texts = column.dictionary
+    codes, texts = codes.to_numpy(zero_copy_only=False), column.dictionary
     if len(texts) > len(codes):  # most are of other rows
         used, codes = np.unique(codes, return_inverse=True)
         texts, codes = texts.take(pa.array(used, mask=used < 0)), codes.reshape(-1)

@@ -26,6 +26,7 @@ from dpsco.rows.readers.source import (
     missing_columns,
     opened_bytes,
 )
+from dpsco.rows.readers.stamps import Stamps
 
 __all__ = ["CsvSource"]
 
@@ -62,7 +63,7 @@ class CsvSource(TableSource):
         label: str | None = None,
     ) -> None:
         self._label = label
-        self._paths = tuple(paths)
+        self._paths, self._stamps = tuple(paths), Stamps(paths)
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
             raise InvalidArgument(f"Expected delimiter={delimiter!r} to be one letter, such as ';'.")
         self._delimiter = delimiter or ("\t" if ".tsv" in self._paths[0].suffixes[-2:] else ",")
@@ -123,13 +124,14 @@ class CsvSource(TableSource):
                 with opened_bytes(path) as raw:
                     rows = WholeRows(raw, self._delimiter, BLOCK_BYTES)
                     if end == b"\n":
-                        for text in rows:
+                        for text in self._stamps.watched(path, rows):
                             yield partial(_parsed, path, form, text, first)
                             first = 1
                     if rows.rest or end == b"\r":
                         quotes = OpenQuotes(self._delimiter, end, BLOCK_BYTES)
                         lines = _WholeLineEnds(_Behind(rows.rest, raw), quotes, b"" if rows.begun else end)
-                        yield from self._serial(lines, form, first + (not rows.begun))
+                        batches = self._serial(lines, form, first + (not rows.begun))
+                        yield from self._stamps.watched(path, batches)
             except LongRow:
                 damaged(path, _LONG)
             except (arrow("pyarrow").ArrowException, OSError) as error:

@@ -13,6 +13,7 @@ import numpy as np
 from dpsco.rows.cells import Coded, id_text, label_text
 from dpsco.rows.lists import cells_numbers
 from dpsco.rows.readers.source import Part, Table, TableSource, damaged, opened_bytes
+from dpsco.rows.readers.stamps import Stamps
 
 __all__ = ["JsonLinesSource"]
 
@@ -31,7 +32,7 @@ class JsonLinesSource(TableSource):
     states_names = False
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = tuple(paths)
+        self._paths, self._stamps = tuple(paths), Stamps(paths)
         self.names = ()
 
     def parts(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Part]:
@@ -50,11 +51,13 @@ class JsonLinesSource(TableSource):
                     for line in file:
                         rows.append(line)
                         if len(rows) == CHUNK_LINES:
+                            self._stamps.check(path)
                             yield rows
                             rows = []
             except (OSError, EOFError):
                 damaged(path, "is damaged or cut short: it cannot be read. Copy it again from its source.")
             if rows:
+                self._stamps.check(path)
                 yield rows
 
 

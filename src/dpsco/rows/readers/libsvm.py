@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.rows.readers.source import MatrixSource, damaged
+from dpsco.rows.readers.stamps import Stamps
 
 __all__ = ["LibsvmSource"]
 
@@ -34,7 +35,7 @@ class LibsvmSource(MatrixSource):
     sparse = True
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = tuple(paths)
+        self._paths, self._stamps = tuple(paths), Stamps(paths)
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -56,6 +57,7 @@ class LibsvmSource(MatrixSource):
             try:
                 with path.open("rb") as file:
                     while lines := file.readlines(BLOCK_BYTES):
+                        self._stamps.check(path)
                         yield path, b"".join(lines)
             except OSError:
                 damaged(path, "cannot be read. Check the path.")

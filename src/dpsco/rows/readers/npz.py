@@ -13,6 +13,7 @@ import numpy as np
 
 from dpsco.errors import DataError
 from dpsco.rows.readers.source import MatrixSource, damaged
+from dpsco.rows.readers.stamps import Stamps
 
 __all__ = ["NpzSource"]
 
@@ -40,7 +41,7 @@ class NpzSource(MatrixSource):
     """
 
     def __init__(self, path: Path, label: str | None = "y") -> None:
-        self._path, self._label = path, label
+        self._path, self._label, self._stamps = path, label, Stamps([path])
         shape = self._header("X")
         if len(shape) != 2 or (label is not None and self._header(label) != shape[:1]):
             raise DataError(f"Expected 'X' of shape (rows, features) and {label!r} of shape (rows,) in {path.name!r}.")
@@ -84,6 +85,7 @@ class NpzSource(MatrixSource):
                     damaged(self._path, _CUT)
                 if len(data) != size * row_bytes:
                     damaged(self._path, _CUT)
+                self._stamps.check(self._path)
                 yield np.frombuffer(data, dtype=dtype).reshape(size, *width)
 
     def _start(self, file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
