@@ -81,6 +81,32 @@ def test_numpy_warnings_inside_the_function_are_silent() -> None:
         PerExample(lambda x, a, y: a / (y - 3.0) + np.exp(900.0 * y)).answer(QUERY, Batch(1, [ROWS]))
 
 
+def test_warnings_of_python_code_inside_the_function_are_silent_on_rows_of_the_data() -> None:
+    def gradient(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+        if y == 7.0:  # as "Mean of empty slice" of NumPy or an ill-conditioned matrix of SciPy: np.errstate has no say
+            warnings.warn("an odd row", RuntimeWarning, stacklevel=1)
+        return (a @ x - y) * a
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        answer = PerExample(gradient).answer(QUERY, Batch(1, [ROWS]))
+        warnings.warn("of the caller", RuntimeWarning, stacklevel=1)
+    assert [str(each.message) for each in caught] == ["of the caller"]
+    assert answer.zeroed_rows == 0
+
+
+def test_a_function_that_works_in_place_changes_neither_the_rows_nor_its_next_call() -> None:
+    def in_place(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+        a *= a @ x - y
+        return a
+
+    rows, before = (ROWS[0].copy(), ROWS[1]), ROWS[0].copy()
+    answer = PerExample(in_place).answer(QUERY, Batch(1, [rows]))
+    assert np.array_equal(rows[0], before)
+    plain = PerExample(lambda x, a, y: a * (a @ x - y)).answer(QUERY, Batch(1, [rows]))
+    assert np.array_equal(answer.total, plain.total)
+
+
 def normalising(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
     """A gradient that fails on rows of zeros, whatever their label."""
     unit = np.array([value / math.sqrt(float(a @ a)) for value in a.tolist()])

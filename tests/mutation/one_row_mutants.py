@@ -387,4 +387,13 @@ ONE_ROW = (
         (("audit/canaries.py", "if _by_features(plan) and rows.shape[1] >= 2 * len(rows):", "if False:"),),
         ("tests/audit/test_second_moments.py::test_canaries_move_second_moments_almost_as_far_as_declared",),
     ),
+    Mutant(
+        "a gradient function that warns of a row",
+        (("clipping/no_warnings.py", 'warnings.simplefilter("ignore")', "pass"),),
+        (
+            "tests/clipping/test_per_example.py::"
+            "test_warnings_of_python_code_inside_the_function_are_silent_on_rows_of_the_data",
+            "tests/engines/on_flower/test_client.py::test_what_a_gradient_function_warns_of_on_its_rows_is_not_shown",
+        ),
+    ),
 )

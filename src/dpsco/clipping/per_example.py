@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpsco.clipping.bound import LARGEST_NORM, clip_scale, row_norms
+from dpsco.clipping.no_warnings import no_warnings
 from dpsco.clipping.synthetic import must_answer_once
 from dpsco.errors import DataError
 from dpsco.query import Array, Batch, Clipped, Query, to_grid
@@ -37,6 +38,7 @@ class PerExample:
     A row changes the sum by at most the clip, whatever the function returns for it. A row counts as 0 if it is not
     finite (the function is not called), its result is not finite, or the function fails. Before the first row of a
     batch the function is tried on synthetic rows. Its error is raised if it fails on all of them, whatever rows come.
+    What it warns of on a row of the data is not shown. Each call gets a copy of the row.
     """
 
     gradient: Callable[[Array, Any, Any], Any]
@@ -51,10 +53,11 @@ class PerExample:
                 if not tried:
                     self._try_synthetic_rows(query, features.shape[1])
                     tried = True
-                for start in range(0, len(labels), block):
-                    stop = min(start + block, len(labels))
-                    rows = np.stack([self._difference(query, features[i], labels[i]) for i in range(start, stop)])
-                    answer += _clipped_sum(query, rows)
+                with no_warnings():  # np.errstate does not know those of Python code
+                    for start in range(0, len(labels), block):
+                        stop = min(start + block, len(labels))
+                        rows = np.stack([self._difference(query, features[i], labels[i]) for i in range(start, stop)])
+                        answer += _clipped_sum(query, rows)
         return answer
 
     def _difference(self, query: Query, features: Any, label: Any) -> Array:
@@ -76,7 +79,8 @@ class PerExample:
     def _weighted(self, query: Query, features: Any, label: Any) -> Array:
         total = np.zeros(query.points[0].size)
         for weight, point in zip(query.weights, query.points, strict=True):
-            gradient = np.asarray(self.gradient(point, features, label), dtype=np.float64).ravel()
+            own = np.array(features)  # a function that works in place would change the caller's rows, and the next call
+            gradient = np.asarray(self.gradient(point, own, label), dtype=np.float64).ravel()
             if gradient.size != total.size:
                 raise DataError(f"Expected the gradient function to return {total.size} numbers, got {gradient.size}.")
             total += weight * gradient

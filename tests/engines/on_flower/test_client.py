@@ -6,6 +6,7 @@ import ast
 import shutil
 import subprocess
 import sys
+import warnings
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import numpy as np
 
 import dpsco
 from dpsco.clipping import LinearOracle
-from dpsco.engines.flower import LocalNodes, client, linear_gradients, oracle_gradients, wire
+from dpsco.engines.flower import LocalNodes, client, linear_gradients, oracle_gradients, serve, wire
 
 SOURCES = Path(client.__file__).parent
 
@@ -94,3 +95,20 @@ def test_the_rows_of_a_client_do_not_print_themselves() -> None:
     own = linear_gradients(problem, np.array([[0.123456, 0.5]]), [1])
     network = oracle_gradients(LinearOracle(dpsco.Logistic(), intercept=False), np.array([[0.123456, 0.5]]), np.ones(1))
     assert "0.123" not in repr([own, network, own.shortened, LocalNodes([{"phone": own}])])
+
+
+def test_what_a_gradient_function_warns_of_on_its_rows_is_not_shown() -> None:
+    """In one process the warnings of devices would be those of the server: an output that a row decides."""
+
+    def gradient(x: np.ndarray) -> np.ndarray:
+        warnings.warn("an odd row", RuntimeWarning, stacklevel=1)
+        return np.ones((1, 2))
+
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), dimension=2)
+    method = dpsco.AcceleratedSRGD(rounds=1, beta=1.0, clip=1.0)
+    budget = dpsco.Budget(1.0, 1e-6, adjacency="add-remove")
+    plan = dpsco.Plan(problem=problem, n=2, budget=budget, method=method)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        serve(plan, LocalNodes([{"phone": gradient}]))
+    assert not caught

@@ -11,8 +11,6 @@ watched (``_Projections``).
 from __future__ import annotations
 
 import copy
-import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -26,6 +24,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
+from dpsco.clipping.no_warnings import no_warnings
 from dpsco.clipping.torch.recorded import record
 from dpsco.clipping.torch.set_memory import SetMemory
 from dpsco.clipping.torch.weights import Weights
@@ -281,36 +280,11 @@ def _with_globals(function: Any, names: dict[str, Any]) -> Any:
     return FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
 
 
-_WARNINGS = threading.Lock()
-_silent: list[Any] = []
-"""The settings of warnings before the first pass that is running, once per pass: they are those of the process."""
-
-
-@contextmanager
-def _no_warnings() -> Iterator[None]:
-    """Switch warnings off until the last thread that asked for it has left."""
-    with _WARNINGS:
-        if not _silent:
-            before = warnings.catch_warnings()
-            before.__enter__()
-        else:
-            before = _silent[0]
-        _silent.append(before)
-        warnings.simplefilter("ignore")
-    try:
-        yield
-    finally:
-        with _WARNINGS:
-            if len(_silent) == 1:
-                _silent[0].__exit__(None, None, None)
-            _silent.pop()
-
-
 @contextmanager
 def fixed_settings(device: Any) -> Iterator[None]:
     """Switch derivatives on, mixed precision off and warnings off (a warning that depends on a row is an output)."""
     with (
-        _no_warnings(),
+        no_warnings(),
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast(device.type, enabled=False),
