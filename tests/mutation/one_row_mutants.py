@@ -12,6 +12,7 @@ DECIDES = "tests/rows/test_types_one_cell_decides.py"
 DAMAGE = "tests/rows/test_damage_or_cell.py"
 IDS = "tests/rows/test_ids.py"
 LINES = "tests/rows/test_lines_of_csv.py"
+FAULTS = "tests/engines/on_flower/test_faults.py"
 PRESENCE = "tests/engines/on_flower/test_presence.py"
 
 ONE_ROW = (
@@ -395,5 +396,10 @@ ONE_ROW = (
             "test_warnings_of_python_code_inside_the_function_are_silent_on_rows_of_the_data",
             "tests/engines/on_flower/test_client.py::test_what_a_gradient_function_warns_of_on_its_rows_is_not_shown",
         ),
+    ),
+    Mutant(
+        "a client whom no answer can name",
+        (("engines/flower/client.py", " if can_carry(client) else None", ""),),
+        (f"{FAULTS}::test_an_id_that_an_answer_cannot_name_costs_no_other_client_of_its_node",),
     ),
 )

@@ -10,7 +10,7 @@ import pytest
 
 import dpsco
 from dpsco.engines.flower import Attendance, Hashed, LocalNodes, Roster, serve, wire
-from dpsco.engines.flower.client import clipped, contribution
+from dpsco.engines.flower.client import Gradients, clipped, contribution, respond
 from dpsco.engines.flower.server import FederatedOracle
 from dpsco.errors import InvalidArgument
 from dpsco.query import Query
@@ -251,6 +251,29 @@ def test_a_roster_refuses_add_remove_and_rounds_that_are_not_there() -> None:
         serve(PLAN, LocalNodes([]), assignment=Roster({"a": 0}))
     with pytest.raises(InvalidArgument, match="from 0 to 7"):
         serve(a_plan("zero-out"), LocalNodes([]), assignment=Roster({"a": 8}))
+
+
+@pytest.mark.parametrize("name", ["p" * 65, "Zo\u00eb"])
+def test_an_id_that_an_answer_cannot_name_costs_no_other_client_of_its_node(name: str) -> None:
+    """Its rows would decide whether the answer of the whole node can be read: without any, nothing is sent of it."""
+
+    class Listed:
+        def place_of(self, client: str, run: bytes, places: int) -> int | None:
+            return 0
+
+        def digest(self) -> str:
+            return "listed"
+
+    query = wire.encode_query(
+        run=bytes(32), first=0, last=1, places=1, unit=1, clip=1.0, grid=0.5, weights=[1.0], points=[np.zeros(2)]
+    )
+    others: dict[str, Gradients] = {"a": lambda x: np.ones((1, 2)), "b": lambda x: np.ones((1, 2))}
+    with_it = respond(query, {name: lambda x: np.ones((1, 2)), **others}, Listed())
+    without_rows = respond(query, {name: lambda x: np.ones((0, 2)), **others}, Listed())
+    assert with_it == without_rows
+    assert [who for who, _ in wire.decode_answer(wire.decode_query(query), with_it)] == ["a", "b"]
+    with pytest.raises(InvalidArgument, match="at most 64 ASCII"):
+        serve(a_plan("zero-out"), LocalNodes([]), assignment=Roster({name: 0}))
 
 
 def test_clients_that_are_not_on_the_roster_are_not_counted() -> None:

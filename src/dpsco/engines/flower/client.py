@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from .assignment import Assignment, Hashed  # relative: these files also work in a folder of their own
 from .maps import own_points, turned
-from .wire import CLIENT, Asked, decode_query, encode_answer
+from .wire import CLIENT, Asked, can_carry, decode_query, encode_answer
 
 __all__ = ["Gradients", "called_by", "clipped", "contribution", "places_of", "respond"]
 
@@ -67,8 +67,8 @@ def respond(query: bytes, clients: Mapping[str, Gradients], assignment: Assignme
 
 
 def called_by(asked: Asked, assignment: Assignment, client: str) -> bool:
-    """Whether the query asks ``client``."""
-    place = assignment.place_of(client, asked.run, asked.places)
+    """Whether the query asks ``client``: nobody whom an answer cannot name, whatever the assignment says."""
+    place = assignment.place_of(client, asked.run, asked.places) if can_carry(client) else None
     return place is not None and asked.first <= place < asked.last
 
 

@@ -361,6 +361,11 @@ def _check_roster(roster: Roster, plan: Plan) -> None:
             "adjacency='add-remove' needs clients that choose their round by themselves: a roster is a list of who is "
             "there. Use the hashed assignment, or adjacency='zero-out'."
         )
+    if any(not isinstance(name, str) or not wire.can_carry(name) for name in roster.rounds):
+        raise InvalidArgument(
+            f"Expected every id of the roster to be text of at most {wire.LONGEST_ID} ASCII characters: an answer "
+            "cannot name another one."
+        )
     if any(isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < plan.rounds for t in roster.rounds.values()):
         raise InvalidArgument(f"Expected every round of the roster to be a whole number from 0 to {plan.rounds - 1}.")
 

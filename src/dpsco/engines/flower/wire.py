@@ -28,6 +28,7 @@ __all__ = [
     "Asked",
     "Factors",
     "Malformed",
+    "can_carry",
     "decode_answer",
     "decode_query",
     "encode_answer",
@@ -166,6 +167,11 @@ def decode_query(message: bytes) -> Asked:
 def _factors(numbers: NDArray[np.float64], r: int, q: int) -> Factors:
     scale, gains, directions = np.split(numbers[1:], [q, q + r])
     return Factors(float(numbers[0]), scale, gains, directions.reshape(r, q))
+
+
+def can_carry(name: str) -> bool:
+    """Whether an answer can name this client. One that it cannot name would make it unreadable for all in it."""
+    return name.isascii() and len(name) <= LONGEST_ID
 
 
 def encode_answer(asked: Asked, contributions: Iterable[tuple[str, NDArray[Any]]]) -> bytes:
