@@ -402,4 +402,12 @@ ONE_ROW = (
         (("engines/flower/client.py", " if can_carry(client) else None", ""),),
         (f"{FAULTS}::test_an_id_that_an_answer_cannot_name_costs_no_other_client_of_its_node",),
     ),
+    Mutant(
+        "a gradient function that ends the process of a node",
+        (("engines/flower/client.py", "except BaseException:", "except Exception:"),),
+        (
+            "tests/engines/on_flower/test_client.py::"
+            "test_whatever_a_gradient_function_raises_costs_its_own_client_alone[SystemExit]",
+        ),
+    ),
 )

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import dpsco
 from dpsco.clipping import LinearOracle
@@ -112,3 +113,28 @@ def test_what_a_gradient_function_warns_of_on_its_rows_is_not_shown() -> None:
         warnings.simplefilter("always")
         serve(plan, LocalNodes([{"phone": gradient}]))
     assert not caught
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, GeneratorExit, BaseException])
+def test_whatever_a_gradient_function_raises_costs_its_own_client_alone(error: type[BaseException]) -> None:
+    """``sys.exit`` on an odd row would end the node, and all of its clients would count as 0."""
+
+    def broken(x: np.ndarray) -> np.ndarray:
+        raise error
+
+    query = wire.encode_query(
+        run=bytes(32), first=0, last=1, places=1, unit=1, clip=1.0, grid=0.5, weights=[1.0], points=[np.zeros(2)]
+    )
+    answer = client.respond(query, {"a": broken, "b": lambda x: np.ones((1, 2))})
+    assert [name for name, _ in wire.decode_answer(wire.decode_query(query), answer)] == ["b"]
+
+
+def test_an_interrupt_by_the_user_is_no_matter_of_rows() -> None:
+    def interrupted(x: np.ndarray) -> np.ndarray:
+        raise KeyboardInterrupt
+
+    query = wire.encode_query(
+        run=bytes(32), first=0, last=1, places=1, unit=1, clip=1.0, grid=0.5, weights=[1.0], points=[np.zeros(2)]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        client.respond(query, {"a": interrupted})

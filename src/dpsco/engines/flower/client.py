@@ -80,7 +80,9 @@ def places_of(clients: Iterable[str], run: bytes, places: int, assignment: Assig
 def _contribution_or_none(asked: Asked, gradients: Gradients) -> NDArray[Any] | None:
     try:
         return contribution(asked, gradients)
-    except Exception:  # one client's rows must not decide whether the others of its node count
+    except KeyboardInterrupt:  # of the user, not of a row
+        raise
+    except BaseException:  # one client's rows must not decide whether the others of its node count, or end the process
         return None
 
 
@@ -100,15 +102,13 @@ def contribution(asked: Asked, gradients: Gradients) -> NDArray[Any]:
 def _differences(asked: Asked, gradients: Gradients) -> NDArray[np.float64]:
     """Return what the query wants of each row, before the clip: shape (rows, length)."""
     if asked.survey is not None:
-        survey: Any = gradients.survey  # type: ignore[attr-defined]
-        found = np.asarray(survey(asked.survey), dtype=np.float64)
+        found = np.asarray(gradients.survey(asked.survey), dtype=np.float64)  # type: ignore[attr-defined]
         if found.ndim != 2 or found.shape[1] != asked.length:  # one row must not become two contributions
             raise ValueError("A survey of another length than the query says.")
         return found
     points, mapped = asked.points, asked.matrix is not None or asked.factors is not None
     if mapped:
-        points = own_points(asked, points)
-        gradients = getattr(gradients, "shortened", gradients)
+        points, gradients = own_points(asked, points), getattr(gradients, "shortened", gradients)
     terms = (w * np.asarray(gradients(x), dtype=np.float64) for w, x in zip(asked.weights, points, strict=True))
     rows = np.sum(list(terms), axis=0)
     if rows.size != asked.length * (len(rows) if rows.ndim > 1 else 1):  # one row must not become two contributions
