@@ -363,8 +363,8 @@ def _check_roster(roster: Roster, plan: Plan) -> None:
         )
     if any(not isinstance(name, str) or not wire.can_carry(name) for name in roster.rounds):
         raise InvalidArgument(
-            f"Expected every id of the roster to be text of at most {wire.LONGEST_ID} ASCII characters: an answer "
-            "cannot name another one."
+            f"Expected every id of the roster to be text of at most {wire.LONGEST_ID} printable ASCII "
+            "characters: an answer cannot name another one."
         )
     if any(isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < plan.rounds for t in roster.rounds.values()):
         raise InvalidArgument(f"Expected every round of the roster to be a whole number from 0 to {plan.rounds - 1}.")

@@ -171,7 +171,7 @@ def _factors(numbers: NDArray[np.float64], r: int, q: int) -> Factors:
 
 def can_carry(name: str) -> bool:
     """Whether an answer can name this client. One that it cannot name would make it unreadable for all in it."""
-    return name.isascii() and len(name) <= LONGEST_ID
+    return name.isascii() and name.isprintable() and len(name) <= LONGEST_ID
 
 
 def encode_answer(asked: Asked, contributions: Iterable[tuple[str, NDArray[Any]]]) -> bytes:
