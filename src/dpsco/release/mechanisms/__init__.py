@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from dpsco.algorithm_1 import Z_STEPS
@@ -97,10 +98,10 @@ def mechanism(
     build = MECHANISMS["workload" if name == "auto" else name]
     if build is Workload and ("buffers" in options or horizon > LARGEST_FIT or 8.0 * horizon * (dimension or 1) > room):
         build = BufferedWorkload
-    known = inspect.signature(build).parameters
-    unknown = sorted(set(options) - set(known))
+    known = _options(build)
+    unknown = sorted(set(options) - known)
     if unknown:
-        own = sorted(set(known) - {"horizon", "z_step"})
+        own = sorted(known - {"horizon", "z_step"})
         raise InvalidArgument(
             f"Unknown {'option' if len(unknown) == 1 else 'options'} {', '.join(unknown)} for mechanism={name!r}. "
             + (f"It takes: {', '.join(own)}." if own else "It takes none.")
@@ -108,6 +109,12 @@ def mechanism(
     if "z_step" in known:
         options["z_step"] = z_step
     return build(horizon, **options)
+
+
+@lru_cache(maxsize=16)
+def _options(build: Callable[..., Mechanism]) -> frozenset[str]:
+    """Return the names of a mechanism's arguments."""
+    return frozenset(inspect.signature(build).parameters)
 
 
 MECHANISMS: dict[str, Callable[..., Mechanism]] = {
