@@ -40,7 +40,11 @@ LEANINGS = (0.0, 0.5, 1.0)
 """alpha: the optimum's variance per direction is proportional to xi^-alpha."""
 _SPREADS = np.geomspace(0.02, 30.0, 24)
 """Variances of scores at which signal and curvature are tabulated."""
-_STEPS, _CLOSE = 60, 1e-13
+_STEPS, _CLOSE = 60, 1e-7
+"""Newton's steps for a mean score, at most, and the last one: it leaves less than half of its square, as the second
+derivative of a mean of sigmoids is never larger than the first."""
+_PROBIT = math.pi / 8
+"""A sigmoid is about a Gaussian's distribution function of variance 1 / _PROBIT: a guess of the mean score."""
 _TAUS = np.geomspace(1e-4, 1e4, 80)
 _DOUBT = 1.5
 """Log likelihood that the planned signal may lose against the most likely one."""
@@ -316,9 +320,9 @@ def _kept_share(share: float, spreads: Array) -> Array:
     """Chances of label 1 at the nodes (.., nodes), for scores of each deviation whose mean keeps the share."""
     around = spreads[..., None] * _NODES
     if around.ndim == 1:
-        return np.clip(_sigmoid(_mean_score(share, around) + around), 1e-12, 1 - 1e-12)
+        return np.clip(_sigmoid(_mean_score(share, float(spreads), around) + around), 1e-12, 1 - 1e-12)
     low, high = np.full(spreads.shape, -40.0), np.full(spreads.shape, 40.0)
-    middle = np.full(spreads.shape, math.log(share / (1 - share)))
+    middle = math.log(share / (1 - share)) * np.sqrt(1 + _PROBIT * spreads**2)
     for _ in range(_STEPS):  # Newton's steps, inside an interval that holds the mean
         q = _sigmoid(middle[..., None] + around)
         off, slope = q @ _MASS - share, (q * (1 - q)) @ _MASS
@@ -326,15 +330,15 @@ def _kept_share(share: float, spreads: Array) -> Array:
         aim = middle - off / np.maximum(slope, 1e-300)
         aim = np.where((low <= aim) & (aim <= high), aim, 0.5 * (low + high))
         middle, moved = aim, np.abs(aim - middle)
-        if np.all(moved <= _CLOSE * (1 + np.abs(middle))):
+        if np.all(moved <= _CLOSE):
             break
     return np.clip(_sigmoid(middle[..., None] + around), 1e-12, 1 - 1e-12)
 
 
-def _mean_score(share: float, around: Array) -> float:
+def _mean_score(share: float, spread: float, around: Array) -> float:
     """Return the mean of ``_kept_share`` for one deviation: the same steps to the bit, in plain floats."""
     low, high = -40.0, 40.0
-    middle = math.log(share / (1 - share))
+    middle = math.log(share / (1 - share)) * math.sqrt(1 + _PROBIT * spread**2)
     for _ in range(_STEPS):
         q = _sigmoid(middle + around)
         off, slope = float(q @ _MASS) - share, float((q * (1 - q)) @ _MASS)
@@ -342,7 +346,7 @@ def _mean_score(share: float, around: Array) -> float:
         aim = middle - off / max(slope, 1e-300)
         aim = aim if low <= aim <= high else 0.5 * (low + high)
         middle, moved = aim, abs(aim - middle)
-        if moved <= _CLOSE * (1 + abs(middle)):
+        if moved <= _CLOSE:
             break
     return middle
 
