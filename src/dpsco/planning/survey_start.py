@@ -21,6 +21,7 @@ Guarantee: post-processing of the released survey. Cost: a few p-vectors; no eig
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -255,11 +256,11 @@ class Wiener:
 
     def known(self, curvature: float) -> tuple[Array, Array, Array]:
         """Return the step, the variance it may leave (k,), and weights of ``LEANINGS`` in proportion to likelihood."""
-        step, h, taus, v, fits = self._fitted(curvature)
+        step, h, taus, variance, fits = self._fitted(curvature)
         best = float(np.max(fits))
         reach = np.where(fits >= best - _DOUBT, taus * (self._priors @ self._sizes)[:, None], -math.inf)
         at = _largest(reach)
-        far, doubt = taus[at] * self._priors[at[0]], v[at]
+        far, doubt = taus[at] * self._priors[at[0]], variance(at)
         return step, far * doubt / (h**2 * far + doubt), _weights(fits)
 
     def expected(self, curvature: float) -> Array:
@@ -268,25 +269,31 @@ class Wiener:
         alike = LEANINGS.index(0.0)
         return np.asarray(taus[alike, int(np.argmax(fits[alike]))] * self._priors[alike])
 
-    def _fitted(self, curvature: float) -> tuple[Array, Array, Array, Array, Array]:
-        """Return the step, h, and for each leaning and tau: tau, v and the log likelihood."""
+    def _fitted(self, curvature: float) -> tuple[Array, Array, Array, Callable[[tuple[int, int]], Array], Array]:
+        """Return the step, h, and for each leaning and tau: tau, v (k,) by its place, and the log likelihood."""
         h = curvature * self._sizes
         square = h**2
         fixed = self._variance + h / self._rows
         own = square * self._priors
-        taus = _TAUS * (self._mean_energy / np.average(own, axis=1, weights=self._shares))[:, None]
+        mean = np.mean(own, axis=1) if self._shares is None else np.average(own, axis=1, weights=self._shares)
+        taus = _TAUS * (self._mean_energy / mean)[:, None]
         lost = 0.5 * (curvature * self._noise) ** 2 * self._copies * self._prior_sums
-        v = fixed + (lost[:, None] * taus)[:, :, None]  # (leanings, taus, k)
-        q = own[:, None] * taus[:, :, None]
-        q += v
+        q = (own + lost[:, None]).T[
+            :, :, None
+        ] * taus  # h^2 tau + v, of shape (k, leanings, taus): sums over k are fast
+        q += fixed[:, None, None]
         terms = np.log(q)
-        terms += np.divide(self._energy, q, out=q)
-        summed = np.sum(terms, axis=2) if self._shares is None else terms @ self._shares
+        terms += np.divide(self._energy[:, None, None], q, out=q)
+        summed = np.sum(terms, axis=0) if self._shares is None else np.tensordot(self._shares, terms, axes=1)
         fits = -0.5 * self._free * self._copies * summed
         fits[np.isnan(fits)] = -math.inf
+
+        def variance(at: tuple[int, int]) -> Array:
+            return np.asarray(fixed + lost[at[0]] * taus[at])
+
         at = _largest(fits)
         likely = taus[at] * self._priors[at[0]]
-        return h * likely / (square * likely + v[at]), h, taus, v, fits
+        return h * likely / (square * likely + variance(at)), h, taus, variance, fits
 
 
 def _weights(fits: Array) -> Array:
