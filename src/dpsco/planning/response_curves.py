@@ -101,12 +101,15 @@ def ratio_weights(ratios: Array, amounts: Array) -> tuple[slice, Array]:
     used = slice(int(np.min(below)), int(np.max(below)) + 2)
     k, lines, width = len(amounts), math.prod(ratios.shape[:-1]), used.stop - used.start
     row = np.arange(lines).reshape(ratios.shape[:-1])[..., None]
-    at = (row * width + (below - used.start)).ravel()
+    at = np.empty((2, *ratios.shape), np.intp)
+    np.add(row * width, below - used.start, out=at[0])
+    np.add(at[0], 1, out=at[1])  # no place is the last of its line
+    parts = np.empty(at.shape)
     out = np.empty((k, lines * width))
-    for part, amount in zip(out, amounts, strict=True):
-        upper = amount * above
-        part[:] = np.bincount(at, (amount - upper).ravel(), part.size)
-        part[1:] += np.bincount(at, upper.ravel(), part.size)[:-1]  # no place is the last of its line
+    for one, amount in zip(out, amounts, strict=True):
+        np.multiply(amount, above, out=parts[1])
+        np.subtract(amount, parts[1], out=parts[0])
+        one[:] = np.bincount(at.ravel(), parts.ravel(), one.size)
     return used, out.reshape(k, *ratios.shape[:-1], width)
 
 

@@ -16,8 +16,8 @@ Cost: two milliseconds for 8,000 candidates in 9 populations each.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,56 +76,81 @@ class Found:
 def search(given: Candidates) -> Found:
     """Return the candidate of least merit."""
     sums = _sums(given)
-    runs, betas, ridges = sums.shape[1:4]
-    everywhere = np.arange(runs * betas * ridges)
-    sums = sums.reshape(6, len(everywhere), *sums.shape[4:])  # (6, places, hypotheses, factors)
-    least = _merits(given, sums, everywhere, given.shares[-1:], free=True)[0]
-    by_ridge = least.reshape(-1, ridges)
-    few = np.asarray(np.argmin(by_ridge, axis=0), np.intp) * ridges + np.arange(ridges)
-    enough = np.min(_merits(given, sums, few, given.shares))
+    shape = (sums.shape[1], *given.betas.shape)  # of the places: runs, betas, ridges
+    least = _merits(given, sums, _everywhere(given), given.shares[-1:], free=True).ravel()
+    by_ridge = least.reshape(-1, shape[-1])
+    few = np.asarray(np.argmin(by_ridge, axis=0), np.intp) * shape[-1] + np.arange(shape[-1])
+    enough = np.min(_merits(given, *_some(given, sums, few), given.shares))
     places = np.flatnonzero(~(least > enough))  # NaN stays
-    merits = _merits(given, sums, places, given.shares)
+    merits = _merits(given, *_some(given, sums, places), given.shares)[:, 0]
     clip, at = np.unravel_index(int(np.argmin(merits)), merits.shape)
-    run, beta, ridge = (int(k) for k in np.unravel_index(places[at], (runs, betas, ridges)))
-    parts = _parts(given, sums, places[at : at + 1], given.shares, free=False)
+    run, beta, ridge = (int(k) for k in np.unravel_index(places[at], shape))
+    parts = _parts(given, *_some(given, sums, places[at : at + 1]), given.shares, free=False)
     middle = given.curvature.shape[2] // 2
-    optimisation, noise, sampling = (float(given.weights @ part[clip, 0, :, middle]) for part in parts)
+    optimisation, noise, sampling = (float(given.weights @ part[clip, 0, :, middle, 0]) for part in parts)
     return Found(ridge, run, int(clip), beta, float(merits[clip, at]), (optimisation, noise, sampling))
 
 
+class _Places(NamedTuple):
+    """Runs, betas and ridges, in arrays that broadcast to (runs, 1, 1, places of a run): places are the fast axis."""
+
+    run: Places
+    beta: Places
+    ridge: Places
+
+
+def _everywhere(given: Candidates) -> _Places:
+    beta, ridge = np.unravel_index(np.arange(given.betas.size), given.betas.shape)
+    return _Places(np.arange(len(given.tables))[:, None, None, None], beta, ridge)
+
+
+def _some(given: Candidates, sums: Array, places: Places) -> tuple[Array, _Places]:
+    """Return the sums at some places, as of one run, and these places."""
+    run, beta, ridge = np.unravel_index(places, (sums.shape[1], *given.betas.shape))
+    taken = sums[:, run, ..., places % given.betas.size]  # the places come first
+    return np.ascontiguousarray(np.moveaxis(taken, 0, -1))[:, None], _Places(run, beta, ridge)
+
+
 def _sums(given: Candidates) -> Array:
-    """Return sums over directions of each curve, of shape (curves, runs, betas, ridges, hypotheses, factors)."""
-    h = given.curvature
-    weight, signal = given.count * h, h * given.distance
-    used, of = ratio_weights(h / given.betas[..., None, None, None], np.stack([signal, weight * h, weight]))
+    """Return sums over directions of each curve, of shape (curves, runs, hypotheses, factors, betas x ridges)."""
+    # (hypotheses, factors, 1, ridges, groups)
+    h, distance = (
+        np.ascontiguousarray(part.transpose(1, 2, 0, 3))[:, :, None] for part in (given.curvature, given.distance)
+    )
+    weight, signal = given.count * h, h * distance
+    used, of = ratio_weights(h / given.betas[..., None], np.stack([signal, weight * h, weight]))
     tables = given.tables[:, :, used]
     count, ratios = len(tables), tables.shape[-1]
     curves = tables.reshape(count, 2, 3, ratios).transpose(2, 1, 0, 3).reshape(3, 2 * count, ratios)
     sums = curves @ of.reshape(3, -1, ratios).swapaxes(1, 2)  # decay and drift, sampling and motion, noise and shake
-    return np.asarray(sums.reshape(6, count, *of.shape[1:-1]))
+    return np.asarray(sums.reshape(6, count, *of.shape[1:3], -1))
 
 
-def _parts(given: Candidates, sums: Array, places: Places, shares: Array, *, free: bool) -> tuple[Array, Array, Array]:
-    """Optimisation and cost, noise, sampling: (clips, places, hypotheses, factors); ``free`` leaves out the cost."""
-    decay, drift, sampling, motion, noise, shake = sums[:, places] if len(places) < sums.shape[1] else sums
-    run, beta, ridge = np.unravel_index(places, (len(given.tables), *given.betas.shape))
-    step = given.betas[beta, ridge]
-    rows = (given.batches[run] * step**2)[:, None, None]
-    privacy = np.multiply.outer(shares**2, (given.reach[run, ridge] / step) ** 2)[..., None, None]
+def _parts(given: Candidates, sums: Array, at: _Places, shares: Array, *, free: bool) -> tuple[Array, Array, Array]:
+    """Optimisation and cost, noise, sampling: (clips, runs, hypotheses, factors, places of a run).
+
+    ``free`` leaves out the cost.
+    """
+    decay, drift, sampling, motion, noise, shake = sums
+    step, shares = given.betas[at.beta, at.ridge], shares[:, None, None, None, None]
+    rows = given.batches[at.run] * step**2
+    privacy = shares**2 * (given.reach[at.run, at.ridge] / step) ** 2
     fed_back = np.minimum(motion / rows, 0.98)
     own, pushed = drift + given.disagreement * fed_back, SHAKE * shake
     m = (own + privacy * pushed) / (1 - fed_back)
     optimisation = np.broadcast_to(0.5 * decay, m.shape)
     if not free and given.costs.ndim == 3:
-        optimisation = optimisation + clip_cost(given.costs[ridge][:, :, None], shares[:, None, None, None], m)
+        tables = given.costs.swapaxes(0, 1)[:, at.ridge]  # (hypotheses, places, tabulated shares)
+        optimisation = optimisation + clip_cost(tables[:, None], shares, m)
     elif not free:
-        optimisation = optimisation + given.costs[:, None, :, None]
+        optimisation = optimisation + given.costs[:, None, :, None, None]
     return optimisation, privacy * (0.5 * noise), 0.5 * sampling / rows * (given.disagreement + m)
 
 
-def _merits(given: Candidates, sums: Array, places: Places, shares: Array, *, free: bool = False) -> Array:
-    """Merits of shape (clips, places)."""
-    optimisation, noise, sampling = _parts(given, sums, places, shares, free=free)
+def _merits(given: Candidates, sums: Array, at: _Places, shares: Array, *, free: bool = False) -> Array:
+    """Merits of shape (clips, runs, places of a run)."""
+    optimisation, noise, sampling = _parts(given, sums, at, shares, free=free)
     logs = np.log(optimisation + noise + sampling)
-    run = places // math.prod(given.betas.shape)
-    return np.asarray(np.mean(logs, axis=-1) @ given.weights + given.late[run])
+    factors = logs.shape[3]
+    means = np.repeat(given.weights / factors, factors) @ logs.reshape(*logs.shape[:2], -1, logs.shape[-1])
+    return np.asarray(means + given.late[at.run.reshape(-1, 1) if at.run.ndim > 1 else at.run])
