@@ -195,6 +195,24 @@ def test_columns_that_nobody_declared_are_refused_by_name(folder, tmp_path, caps
     assert "among the features" in capsys.readouterr().err
 
 
+def test_the_index_that_pandas_writes_is_no_feature_unless_it_is_asked_for(tmp_path, capsys) -> None:
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=400), "b": rng.normal(size=400), "y": rng.integers(0, 2, 400)})
+    command = ["--rows", "200", *BUDGET[:4], "--out", str(tmp_path / "m.json"), "--feature-norm", "3", "--json"]
+    for name, table in (
+        ("places", frame.sample(200)),
+        ("people", frame.head(200).set_index(np.arange(200).astype(str))),
+    ):
+        table.to_parquet(tmp_path / f"{name}.parquet")
+        assert main(["fit", str(tmp_path / f"{name}.parquet"), *command]) == 0
+        assert "not used: columns __index_level_0__" in capsys.readouterr().err
+        stated = json.loads((tmp_path / "m.json").read_text())["columns"]
+        assert dpsco.PublicColumns.from_dict(stated).names == ("a", "b")
+    assert main(["fit", str(tmp_path / "places.parquet"), *command, "--features", "a,__index_level_0__"]) == 0
+
+
 def test_a_first_row_that_holds_the_name_of_the_label_is_not_printed_as_names(tmp_path, capsys) -> None:
     """ "y" is the default label, and what a column of yes and no may hold."""
     (tmp_path / "bare.csv").write_text("41.5,Cologne,y\n39.0,other,n\n")

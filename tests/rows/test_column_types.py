@@ -147,7 +147,8 @@ ARROW = {
         *(pa.list_(pa.int64()), pa.large_list(pa.int64()), pa.list_(pa.int64(), 2), pa.list_view(pa.int64())),
         *(pa.struct([("a", pa.int64())]), pa.map_(pa.string(), pa.int64()), pa.binary(4)),
         *(pa.dense_union([pa.field("a", pa.int64())]), pa.sparse_union([pa.field("a", pa.int64())])),
-        *(pa.json_(), pa.bool8(), pa.uuid(), pa.fixed_shape_tensor(pa.int64(), (2,))),
+        pa.fixed_shape_tensor(pa.int64(), (2,)),
+        *(getattr(pa, name)() for name in ("json_", "bool8", "uuid") if hasattr(pa, name)),
     ],
 }
 

@@ -137,8 +137,9 @@ def declared_columns(
         numbers = []
         _refuse_undeclared(source, [name for name in source.names if name not in known])
     else:
-        numbers = [name for name in source.number_columns if name not in taken]
-        _refuse_undeclared(source, [name for name in source.names if name not in {*numbers, *known}])
+        numbers = [name for name in source.number_columns if name not in {*taken, *source.index_columns}]
+        named = {*numbers, *known, *source.index_columns}
+        _refuse_undeclared(source, [name for name in source.names if name not in named])
     if unused := [name for name in source.names if name not in {*numbers, *known}]:
         notes.append(f"not used: {_shown(source, unused)}.")
     columns = PublicColumns(

@@ -63,7 +63,7 @@ class Draft:
 
 def draft_columns(source: TableSource, besides: tuple[str, ...] = ()) -> Draft:
     """Return a draft for the columns of a file whose rows are public, without those in ``besides``."""
-    names = tuple(name for name in source.names if name not in besides)
+    names = tuple(name for name in source.names if name not in {*besides, *source.index_columns})
     numeric = list(source.read(_readable(source, names), ())) if names else []
     textual = list(source.read((), names)) if names else []
     draft = Draft()

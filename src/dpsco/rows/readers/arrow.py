@@ -67,6 +67,7 @@ class ArrowFiles(TableSource):
         schema = self._schema(self._paths[0])
         self.names = tuple(schema.names)
         self.number_columns = tuple(field.name for field in schema if _is_number(field.type))
+        self.index_columns = _index_columns(schema)
 
     def parts(
         self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = (), most: int = BATCH_ROWS
@@ -372,6 +373,15 @@ def is_any_text(kind: Any) -> bool:
 def _is_bytes(kind: Any) -> bool:
     types = arrow("pyarrow").types
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def _index_columns(schema: Any) -> tuple[str, ...]:
+    """Return the columns that pandas wrote as the index of its table, by what the file itself states."""
+    try:
+        stated = (schema.pandas_metadata or {}).get("index_columns", ())
+    except ValueError:  # not JSON
+        return ()
+    return tuple(name for name in stated if isinstance(name, str))  # an index of positions has no column
 
 
 def _is_number(kind: Any) -> bool:

@@ -52,6 +52,8 @@ class TableSource:
     """Columns in the order of the file."""
     number_columns: tuple[str, ...] | None
     """Columns that the file itself declares to hold numbers; None if it does not say (CSV)."""
+    index_columns: tuple[str, ...] = ()
+    """Columns that name rows, as the file states: no features unless they are asked for."""
 
     states_names = True
     """Whether the file states its columns; JSON lines do not."""
