@@ -81,3 +81,9 @@ def test_a_projection_never_returns_its_argument() -> None:
 def test_impossible_domains_are_refused_by_name(make, says) -> None:
     with pytest.raises(dpsco.InvalidArgument, match=says):
         make()
+
+
+def test_a_problem_on_one_point_is_refused() -> None:
+    with pytest.raises(dpsco.InvalidArgument, match="more than one point"):
+        dpsco.Problem(dpsco.Logistic(), dpsco.Simplex(), 1)
+    assert dpsco.Problem(dpsco.Logistic(), dpsco.Simplex(), 1, intercept=True).diameter > 0
