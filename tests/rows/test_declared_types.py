@@ -232,13 +232,13 @@ def test_lines_of_blanks_far_apart_cost_their_own_rows_and_a_short_line_stops_th
     for place in odd:
         lines[place] = " \t"
     (tmp_path / "rows.csv").write_text("\n".join(["a,y", *lines, ""]))
-    rows = FileRows(tmp_path / "rows.csv", Labels("y", ("0", "1")), PublicColumns(ranges={"a": (0, 1)}))
-    labels = np.concatenate([y for _, y in rows])
+    stated = Labels("y", ("0", "1")), PublicColumns(ranges={"a": (0, 1)})
+    labels = np.concatenate([y for _, y in FileRows(tmp_path / "rows.csv", *stated)])
     assert np.flatnonzero(np.isnan(labels)).tolist() == odd
     assert np.array_equal(np.delete(labels, odd), np.delete(np.arange(size) % 2, odd))
     (tmp_path / "rows.csv").write_text("\n".join(["a,y", *lines, "7"]))
     with pytest.raises(DataError, match="another number of cells"):
-        list(rows)
+        list(FileRows(tmp_path / "rows.csv", *stated))
 
 
 def test_one_long_cell_of_a_csv_file_costs_itself_and_a_longer_one_is_named(tmp_path: Any) -> None:

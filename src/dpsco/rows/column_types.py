@@ -127,7 +127,7 @@ def _pandas(kind: Any) -> str:
 
 
 def _polars(kind: Any) -> str:
-    return _POLARS.get(kind.__class__.__name__, "records")
+    return _POLARS.get(kind.base_type().__name__, "records")
 
 
 def _arrow(kind: Any) -> str:
