@@ -77,17 +77,17 @@ def search(given: Candidates) -> Found:
     """Return the candidate of least merit."""
     sums = _sums(given)
     shape = (sums.shape[1], *given.betas.shape)  # of the places: runs, betas, ridges
-    least = _merits(given, sums, _everywhere(given), given.shares[-1:], free=True).ravel()
+    everywhere = _everywhere(given)
+    least = _merits(given, everywhere, _parts(given, sums, everywhere, given.shares[-1:], free=True)).ravel()
     by_ridge = least.reshape(-1, shape[-1])
     few = np.asarray(np.argmin(by_ridge, axis=0), np.intp) * shape[-1] + np.arange(shape[-1])
-    enough = np.min(_merits(given, *_some(given, sums, few), given.shares))
+    enough = np.min(_tried(given, sums, few)[0])
     places = np.flatnonzero(~(least > enough))  # NaN stays
-    merits = _merits(given, *_some(given, sums, places), given.shares)[:, 0]
+    merits, parts = _tried(given, sums, places)
     clip, at = np.unravel_index(int(np.argmin(merits)), merits.shape)
     run, beta, ridge = (int(k) for k in np.unravel_index(places[at], shape))
-    parts = _parts(given, *_some(given, sums, places[at : at + 1]), given.shares, free=False)
     middle = given.curvature.shape[2] // 2
-    optimisation, noise, sampling = (float(given.weights @ part[clip, 0, :, middle, 0]) for part in parts)
+    optimisation, noise, sampling = (float(given.weights @ part[clip, 0, :, middle, at]) for part in parts)
     return Found(ridge, run, int(clip), beta, float(merits[clip, at]), (optimisation, noise, sampling))
 
 
@@ -104,11 +104,12 @@ def _everywhere(given: Candidates) -> _Places:
     return _Places(np.arange(len(given.tables))[:, None, None, None], beta, ridge)
 
 
-def _some(given: Candidates, sums: Array, places: Places) -> tuple[Array, _Places]:
-    """Return the sums at some places, as of one run, and these places."""
-    run, beta, ridge = np.unravel_index(places, (sums.shape[1], *given.betas.shape))
-    taken = sums[:, run, ..., places % given.betas.size]  # the places come first
-    return np.ascontiguousarray(np.moveaxis(taken, 0, -1))[:, None], _Places(run, beta, ridge)
+def _tried(given: Candidates, sums: Array, places: Places) -> tuple[Array, tuple[Array, Array, Array]]:
+    """Return the merits (clips, places) of every clip at some places, and their parts, as of one run."""
+    at = _Places(*np.unravel_index(places, (sums.shape[1], *given.betas.shape)))
+    taken = sums[:, at.run, ..., places % given.betas.size]  # the places come first
+    parts = _parts(given, np.ascontiguousarray(np.moveaxis(taken, 0, -1))[:, None], at, given.shares, free=False)
+    return _merits(given, at, parts)[:, 0], parts
 
 
 def _sums(given: Candidates) -> Array:
@@ -147,10 +148,10 @@ def _parts(given: Candidates, sums: Array, at: _Places, shares: Array, *, free: 
     return optimisation, privacy * (0.5 * noise), 0.5 * sampling / rows * (given.disagreement + m)
 
 
-def _merits(given: Candidates, sums: Array, at: _Places, shares: Array, *, free: bool = False) -> Array:
+def _merits(given: Candidates, at: _Places, parts: tuple[Array, Array, Array]) -> Array:
     """Merits of shape (clips, runs, places of a run)."""
-    optimisation, noise, sampling = _parts(given, sums, at, shares, free=free)
+    optimisation, noise, sampling = parts
     logs = np.log(optimisation + noise + sampling)
-    factors = logs.shape[3]
+    factors = logs.shape[3]  # a product: a mean over so short an axis takes far longer
     means = np.repeat(given.weights / factors, factors) @ logs.reshape(*logs.shape[:2], -1, logs.shape[-1])
     return np.asarray(means + given.late[at.run.reshape(-1, 1) if at.run.ndim > 1 else at.run])
