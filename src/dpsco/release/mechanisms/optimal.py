@@ -62,22 +62,24 @@ def decoder_of(strategy: Array) -> Array:
 def _fixed_point(matrix: Array, root: Callable[[Array], Array], *, tolerance: float) -> Array:
     size = len(matrix)
 
-    def spread(log_v: Array) -> tuple[Array, Array]:
-        """Return R(v) and the square roots of v."""
+    def spread(log_v: Array) -> tuple[Array, Array, Array]:
+        """Return eigenvalues and eigenvectors of R(v), and the square roots of v."""
         half = np.exp(0.5 * (log_v - log_v.max()))
         values, vectors = np.linalg.eigh(half[:, None] * matrix * half)
         if root is np.sqrt:  # a Gram matrix: negative eigenvalues are rounding, zero ones would make X singular
             values = np.maximum(values, 1e-15 * values[-1])
-        return np.asarray((vectors * root(values)) @ vectors.T), half
+        return root(values), vectors, half
 
     def step(log_v: Array) -> Array:
-        diagonal = spread(log_v)[0].diagonal()
+        values, vectors, _ = spread(log_v)
+        diagonal = (vectors * vectors) @ values
         return np.asarray(np.log(diagonal / diagonal.sum()))
 
     # At this size a second BLAS thread gains nothing and costs a factor of 10 on a busy machine, where the threads
     # synchronise thousands of times. One thread also makes the bits reproducible.
     with one_blas_thread():
-        r, half = spread(_accelerated(step, np.full(size, -np.log(size)), tolerance))
+        values, vectors, half = spread(_accelerated(step, np.full(size, -np.log(size)), tolerance))
+        r = (vectors * values) @ vectors.T
     x = r / np.outer(half, half)
     scale = np.sqrt(np.diag(x))
     return np.asarray(x / np.outer(scale, scale))
