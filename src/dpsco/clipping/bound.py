@@ -24,6 +24,8 @@ def row_norms(rows: Array) -> Array:
     Guarantee: relative error below (width/2 + 4) 2^-53 for any finite row of norm at least ``SMALLEST_NORM``; inf if
     the norm itself overflows; not finite if the row is not.
     """
+    if rows.shape[1] == 1:  # the root of a square, to the bit
+        return np.asarray(np.abs(rows[:, 0]))
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         # A norm between these has its largest entry within 1e-140 and 1e140 (at any width below 1e10), so that its
