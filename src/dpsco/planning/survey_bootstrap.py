@@ -80,10 +80,8 @@ def simulated_survey(truth: Array, shape: Geometry, each: float) -> Simulated:
     An entry of ``truth`` stands for ``each`` directions.
     """
     k, s = len(truth), shape.noise
-    draw, signs, normals = _draws(k)
-    draw = draw * s * math.sqrt(each)
-    noise = np.triu(draw, 1) / math.sqrt(2.0)
-    observed, directions = np.linalg.eigh(np.diag(truth) + noise + noise.T + np.diag(np.diag(draw)))
+    noise, signs, normals = _draws(k)
+    observed, directions = np.linalg.eigh(np.diag(truth) + noise * (s * math.sqrt(each)))
     sizes = clean_spectrum(observed, shape.radius / 2)
     made = Geometry(np.ones(k), directions, sizes, 0.0, observed, s, shape.radius, np.zeros(k))
     return Simulated(made, signs, normals, floored(made))
@@ -91,8 +89,11 @@ def simulated_survey(truth: Array, shape: Geometry, each: float) -> Simulated:
 
 @lru_cache(maxsize=8)
 def _draws(k: int) -> tuple[Array, Array, Array]:
+    """Return the symmetric noise of a moment of size 1, signs and normals."""
     rng = np.random.default_rng(0)  # public: the simulation is part of the rule
-    return rng.standard_normal((k, k)), rng.choice([-1.0, 1.0], k), rng.standard_normal(k)
+    draw = rng.standard_normal((k, k))
+    above = np.triu(draw, 1) / math.sqrt(2.0)
+    return above + above.T + np.diag(np.diag(draw)), rng.choice([-1.0, 1.0], k), rng.standard_normal(k)
 
 
 def resurvey(

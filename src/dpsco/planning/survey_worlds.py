@@ -93,7 +93,9 @@ def assumed_worlds(
         Ridges of the metric to try, in units of the noise's spectral size.
     """
     copies = max(outputs - 1, 1)
-    thin = np.unique(np.round(np.linspace(0, shape.p - 1, min(shape.p, MOST))).astype(int))
+    thin = np.arange(shape.p)
+    if shape.p > MOST:
+        thin = np.unique(np.round(np.linspace(0, shape.p - 1, MOST)).astype(int))
     k, each = len(thin), shape.p / len(thin)
     seen_at = np.linspace(0, shape.p - 1, max(len(start.gradient_variance), 1))
     variance = np.interp(thin, seen_at, start.gradient_variance) if len(start.gradient_variance) else np.full(k, 1e-12)
@@ -189,8 +191,8 @@ def _grouped(values: Array, missing: Array, moved: Array) -> tuple[Array, Array,
     Energies keep size times distance.
     """
     k = values.shape[1]
-    edges = np.unique(np.concatenate([np.arange(0, max(k - SINGLE, 0), GROUP), np.arange(max(k - SINGLE, 0), k)]))
-    counts = np.diff(np.append(edges, k))
+    edges = np.array([*range(0, k - SINGLE, GROUP), *range(max(k - SINGLE, 0), k)])
+    counts = np.diff(edges, append=k)
     sizes = np.add.reduceat(values, edges, axis=1) / counts
     safe = np.maximum(sizes, 1e-300)[:, None]
     far, near = (np.add.reduceat(values[:, None] * part, edges, axis=2) / safe for part in (missing, moved))
