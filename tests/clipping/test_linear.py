@@ -19,6 +19,7 @@ import pytest
 from dpsco import Huber, LinearOracle, Logistic, MulticlassHinge, PerExample, SmoothedHinge, Softmax, Squared
 from dpsco.clipping.linear_blocks import DenseBlock
 from dpsco.query import CHUNK_ROWS, SUMMATION_SLACK, Batch, Query, chunk_multiple, to_grid
+from dpsco.rows.on_demand import RowsOnDemand
 
 LOSSES = [
     Logistic(),
@@ -281,6 +282,28 @@ def test_rows_that_are_not_finite_or_have_no_valid_label_count_as_zero_rows(loss
     two = LinearOracle(loss).answer(asked, Batch(3, [(zeroed, zeroed_labels)]))
     assert np.array_equal(one.total, two.total)
     assert (one.rows, one.zeroed_rows, two.zeroed_rows) == (300, len(bad), 0)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("rowwise", [False, True])
+def test_rows_made_on_demand_give_the_bits_of_the_same_rows_in_an_array_which_stays_as_it_is(
+    rowwise: bool, intercept: bool
+) -> None:
+    rng = np.random.default_rng(8)
+    rows, labels = rng.normal(size=(700, 6)), rng.integers(0, 2, 700).astype(float)
+    rows[5, 2], rows[300], labels[41] = np.nan, 1e200, 7.0
+    rows[600] = 1e-300
+    query = Query(0, (rng.normal(size=6 + intercept),), (1.0,), clip=0.4, size=700, rowwise=rowwise)
+    given, oracle = rows.copy(), LinearOracle(Logistic(), intercept=intercept)
+    made = RowsOnDemand(lambda first, last: given[first:last].copy(), given.shape, given.dtype)
+    for features in (given, made):
+        answer = oracle.answer(query, Batch(0, [(features, labels.copy())]))
+        assert (answer.zeroed_rows, answer.total.tobytes()) == (3, plain_sum(oracle, query, rows, labels).tobytes())
+    assert given.tobytes() == rows.tobytes()
+
+
+def plain_sum(oracle: LinearOracle, query: Query, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return oracle.answer(query, Batch(0, [(rows.copy(), labels.copy())])).total
 
 
 def test_an_empty_batch_is_a_zero_sum() -> None:

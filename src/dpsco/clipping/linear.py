@@ -58,9 +58,9 @@ class LinearOracle:
             for features, labels in batch.chunks:
                 rows: Any = CsrRows.of(features) if is_sparse(features) else features
                 kind = SparseBlock if isinstance(rows, CsrRows) else DenseBlock
-                size = kind.rows(rows.shape[1], self.loss.outputs)
+                size, own = kind.rows(rows.shape[1], self.loss.outputs), isinstance(rows, RowsOnDemand)  # made for us
                 for a, y in _pieces(rows, labels, size):
-                    block = kind.of(a, y, self.loss, intercept=self.intercept, pad=query.rowwise)
+                    block = kind.of(a, y, self.loss, intercept=self.intercept, pad=query.rowwise, own=own)
                     answer += self._clipped_sum(query, block, len(y))
         return answer
 

@@ -53,13 +53,20 @@ class DenseBlock:
         return min(CHUNK_ROWS, max(_LEAST_ROWS, 1 << (_BLOCK_NUMBERS // (width * outputs or 1)).bit_length() >> 1))
 
     @classmethod
-    def of(cls, features: Any, labels: Labels, loss: Loss, *, intercept: bool, pad: bool) -> DenseBlock:
-        """Copy the rows into one layout."""
+    def of(
+        cls, features: Any, labels: Labels, loss: Loss, *, intercept: bool, pad: bool, own: bool = False
+    ) -> DenseBlock:
+        """Copy the rows into one layout; ``own`` rows, which nobody else reads, are overwritten where they lie."""
         held, width = features.shape
         rows = -(-held // _LEAST_ROWS) * _LEAST_ROWS if pad else held
-        a, y = np.zeros((rows, width + intercept)), np.zeros(rows, dtype=np.asarray(labels).dtype)
-        a[:held, :width], y[:held] = features, labels
-        a[:held, width:] = 1.0
+        y = np.zeros(rows, dtype=np.asarray(labels).dtype)
+        y[:held] = labels
+        if own and not (intercept or pad) and features.dtype == np.float64 and features.flags.carray:
+            a = features
+        else:
+            a = np.zeros((rows, width + intercept))
+            a[:held, :width] = features
+            a[:held, width:] = 1.0
         lengths = row_norms(a)
         zeroed, nothing = _unusable(lengths, y, loss)
         a[nothing] = 0.0
@@ -99,8 +106,10 @@ class SparseBlock:
         return CHUNK_ROWS
 
     @classmethod
-    def of(cls, features: CsrRows, labels: Labels, loss: Loss, *, intercept: bool, pad: bool) -> SparseBlock:
-        """Merge the values of each place."""
+    def of(
+        cls, features: CsrRows, labels: Labels, loss: Loss, *, intercept: bool, pad: bool, own: bool = False
+    ) -> SparseBlock:
+        """Merge the values of each place, in new arrays whoever owns the rows."""
         rows = CHUNK_ROWS if pad else len(labels)
         y = np.pad(labels, (0, rows - len(labels)))
         row, column, value, outside = merged(features, rows)
