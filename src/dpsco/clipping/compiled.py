@@ -183,10 +183,9 @@ class CompiledOracle:
 
     def _dense(self, query: Query, dtype: np.dtype[Any], rows: NDArray[Any], exact: bool) -> _Kernel:
         width, kernel, shape = rows.shape[1], self._kernel("dense"), _shape(rows.shape[1], self.intercept, dtype, exact)
-        points = np.zeros((2, shape.padded), dtype)
-        points[0, : query.points[0].size], points[1, : query.points[0].size] = query.points[0], query.points[-1]
-        ask, points = self.ask(query, width, dtype.itemsize == 4), points.ravel()
-        fixed = shape.unit, shape.block, shape.tile
+        size, points = query.points[0].size, np.zeros(2 * shape.padded, dtype)
+        points[:size], points[shape.padded : shape.padded + size] = query.points[0], query.points[-1]
+        ask, fixed = self.ask(query, width, dtype.itemsize == 4), (shape.unit, shape.block, shape.tile)
 
         def ready(rows: NDArray[Any], labels: NDArray[Any]) -> tuple[Any, ...] | None:
             same = isinstance(rows, np.ndarray) and rows.dtype == dtype and rows.flags.c_contiguous
@@ -239,13 +238,17 @@ class CompiledOracle:
 
     def ask(self, query: Query, width: int, single: bool) -> Array:
         """Return the query as kernels take it."""
+        return ask_of(query, width, single, **self._facts)
+
+    @functools.cached_property
+    def _facts(self) -> dict[str, Any]:
+        """What all queries have in common."""
         from dpsco.clipping.kernels.slopes import CUSTOM, KINDS
 
         kind = CUSTOM if self.slope is not None else KINDS[self.loss.kind]
         parameter = getattr(self.loss, "label_bound", getattr(self.loss, "width", 0.0))
-        shares = () if self.slope is not None else getattr(self.loss, "weights", ())
-        given: dict[str, Any] = {"kind": kind, "parameter": parameter, "intercept": self.intercept, "shares": shares}
-        return ask_of(query, width, single, **given)
+        shares = () if self.slope is not None else tuple(getattr(self.loss, "weights", ()))
+        return {"kind": kind, "parameter": parameter, "intercept": self.intercept, "shares": shares}
 
     def load(self, call: Callable[[], None]) -> None:
         """Load or compile a kernel by a call without rows, once per process; log a message if it takes long."""
@@ -257,9 +260,15 @@ class CompiledOracle:
         timer.cancel()
 
     def _kernel(self, name: str) -> Any:
-        from dpsco.clipping.kernels.custom import kernels
+        return _kernels()(self.slope)[name]
 
-        return kernels(self.slope)[name]
+
+@functools.cache
+def _kernels() -> Callable[[Any], dict[str, Any]]:
+    """Import numba once, with the first kernel; an import statement in every round takes as long as a short vector."""
+    from dpsco.clipping.kernels.custom import kernels
+
+    return kernels
 
 
 class _Shape(NamedTuple):

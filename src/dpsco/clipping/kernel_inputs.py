@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from dpsco.query import Array, Query
 __all__ = ["ask_of", "flat", "row_type"]
 
 _FLOAT32_RANGE = 2.0**60
+_WEIGHTS = slice(3, 5)
+"""Places of the weights in ``Ask``."""
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
@@ -27,15 +30,22 @@ def ask_of(
     shares: tuple[float, ...] = (),
 ) -> Array:
     """Encode the query for kernels (``Ask`` in kernels/slopes.py), with margins for float32 (``single``) or float64."""
+    facts = kind, float(parameter), intercept, *(shares or (1.0, 1.0))
+    ask = _without_weights(facts, float(query.clip), query.grid, width, single).copy()
+    ask[_WEIGHTS] = (*query.weights, 0.0)[:2]
+    return ask
+
+
+@lru_cache(maxsize=64)
+def _without_weights(facts: tuple[Any, ...], clip: float, grid: float, width: int, single: bool) -> Array:
+    """Return what the rounds of a run have in common."""
     from dpsco.clipping.kernels.slopes import LEAST_FACTOR, Ask
 
-    weight_0, weight_1 = (float(weight) for weight in (*query.weights, 0.0)[:2])
+    kind, parameter, intercept, *shares = facts
     margin = 2.0**-19 if single else (width + 32) * 2.0**-53
     low, high = (2.0**-70, 2.0**100) if single else (1e-250, 1e250)
-    clip, least = float(query.clip), 2.0**-100 if single else LEAST_FACTOR
-    facts = kind, float(parameter), intercept, weight_0, weight_1
-    limits = clip, clip * (1.0 - margin), query.grid, low, high, least
-    return np.array(Ask(*facts, *limits, single, *(shares or (1.0, 1.0))), _FLOAT64)
+    limits = clip, clip * (1.0 - margin), grid, low, high, 2.0**-100 if single else LEAST_FACTOR
+    return np.array(Ask(kind, parameter, intercept, 0.0, 0.0, *limits, single, *shares), _FLOAT64)
 
 
 def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:

@@ -144,7 +144,7 @@ class Releaser:
         if (query.clip, query.grid, query.rowwise) != (paid.clip, paid.grid, paid.rowwise):
             raise LedgerError("The noise is calibrated for another clip, grid or rounding than the query's.")
         total = clipped.total
-        if total.shape != (self._dimension,) or total.dtype != np.float64 or not np.all(np.isfinite(total)):
+        if total.shape != (self._dimension,) or total.dtype != np.float64 or not np.isfinite(total).all():
             raise DataError(
                 f"Expected the oracle to return a finite float64 sum of {self._dimension} numbers. "
                 "An oracle must clip every row and count non-finite rows as zero."
