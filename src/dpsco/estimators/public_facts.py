@@ -15,6 +15,8 @@ from dpsco.rows.containers import column_cells, column_texts
 
 __all__ = ["PrivacyLeakWarning", "class_codes", "class_shares", "declared_classes", "label_bound_of", "warn_seeded"]
 
+_BLOCK = 1 << 15
+"""Labels compared at a time: what is between fits the cache, and needs no new memory."""
 _FEW = 16
 """Classes up to which labels are compared with each."""
 _EXACT = 2**31
@@ -96,8 +98,11 @@ def _whole_numbers(labels: Any, classes: NDArray[Any]) -> NDArray[np.float64] | 
     if not (type(labels) is np.ndarray and labels.ndim == 1 and labels.dtype.kind in "iu") or len(classes) > _FEW:
         return None
     if [label_text(label) for label in classes.tolist()] == [str(code) for code in range(len(classes))]:
-        codes = labels.astype(np.float64)
-        codes[(labels < 0) | (labels >= len(classes))] = np.nan
+        codes = np.empty(len(labels))
+        for start in range(0, len(labels), _BLOCK):
+            own, block = labels[start : start + _BLOCK], codes[start : start + _BLOCK]
+            block[:] = own
+            block[(own < 0) | (own >= len(classes))] = np.nan
         return codes
     codes = np.full(len(labels), np.nan)
     for code, label in enumerate(classes.tolist()):
@@ -124,7 +129,7 @@ def _whole(text: str) -> int | None:
 
 def _known(codes: NDArray[np.float64], unknown: str) -> NDArray[np.float64]:
     """Return the codes, or refuse them if some are missing and that is an error."""
-    if unknown == "error" and np.any(np.isnan(codes)):
+    if unknown == "error" and np.isnan(np.min(codes, initial=0.0)):  # NaN if one is
         raise DataError(
             "y has labels that are not among the declared classes. Declare them, clean them, or pass "
             "invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
