@@ -25,6 +25,8 @@ __all__ = ["Positions", "RandomOrder", "Ranks"]
 _KEYS = 1 << 16
 _SMALL = 8
 """Batches in all rows from which a window is made."""
+_COUNTED = 1 << 17
+"""Keys counted at a time."""
 
 
 class Positions:
@@ -55,7 +57,7 @@ class RandomOrder:
     def __init__(self, rows: int, random: np.random.Generator) -> None:
         self._keys = random.integers(0, _KEYS, rows, dtype=np.uint16)
         self._seed = random.integers(0, 1 << 63, 2).tolist()
-        self._starts = np.concatenate([[0], np.cumsum(np.bincount(self._keys, minlength=_KEYS))])
+        self._starts = _first_ranks(self._keys)
         """Rank of the first row of each key."""
         self._window: _Window | None = None
 
@@ -96,6 +98,14 @@ class RandomOrder:
     def _tied(self, key: int, keys: NDArray[np.uint16]) -> NDArray[np.int64]:
         """Return the places of one key among ``keys``, in the order of the ranks of their rows."""
         return np.random.default_rng([*self._seed, key]).permutation(np.flatnonzero(keys == key))
+
+
+def _first_ranks(keys: NDArray[np.uint16]) -> NDArray[np.int64]:
+    """Return the number of keys below each key, and of all: in blocks, because ``bincount`` copies what it counts."""
+    counts = np.zeros(_KEYS + 1, np.int64)
+    for start in range(0, len(keys), _COUNTED):
+        counts[1:] += np.bincount(keys[start : start + _COUNTED], minlength=_KEYS)
+    return np.cumsum(counts)
 
 
 class _Window(NamedTuple):
