@@ -60,6 +60,7 @@ class RandomOrder:
         self._starts = _first_ranks(self._keys)
         """Rank of the first row of each key."""
         self._window: _Window | None = None
+        self._cut: _Cut | None = None
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -71,7 +72,7 @@ class RandomOrder:
         low, high = (int(np.searchsorted(self._starts, rank, side="right")) - 1 for rank in (first, last - 1))
         rows, keys = self._among(low, high, last - first)
         inside = keys - np.uint16(low) <= np.uint16(high - low)  # one comparison: smaller keys wrap around
-        for key in {low, high}:
+        for key in (low, high) if low < high else (low,):
             start, stop = int(self._starts[key]), int(self._starts[key + 1])
             if start < first or last < stop:
                 tied = self._tied(key, keys)
@@ -96,8 +97,14 @@ class RandomOrder:
         return self._window.rows, self._window.keys
 
     def _tied(self, key: int, keys: NDArray[np.uint16]) -> NDArray[np.int64]:
-        """Return the places of one key among ``keys``, in the order of the ranks of their rows."""
-        return np.random.default_rng([*self._seed, key]).permutation(np.flatnonzero(keys == key))
+        """Return the places of one key among ``keys``, in the order of the ranks of their rows.
+
+        The last ones are kept: a batch begins where the one before it ends.
+        """
+        if self._cut is None or self._cut.key != key or self._cut.keys is not keys:
+            places = np.random.default_rng([*self._seed, key]).permutation(np.flatnonzero(keys == key))
+            self._cut = _Cut(key, keys, places)
+        return self._cut.places
 
 
 def _first_ranks(keys: NDArray[np.uint16]) -> NDArray[np.int64]:
@@ -115,6 +122,14 @@ class _Window(NamedTuple):
     high: int
     rows: NDArray[np.int64]
     keys: NDArray[np.uint16]
+
+
+class _Cut(NamedTuple):
+    """A key at which a batch ends, the keys it was looked for among, and its places there, by rank."""
+
+    key: int
+    keys: NDArray[np.uint16]
+    places: NDArray[np.int64]
 
 
 Ranks = Positions | RandomOrder
