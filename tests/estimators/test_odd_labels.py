@@ -100,3 +100,19 @@ def test_the_type_of_labels_does_not_decide_which_class_they_are(name: str) -> N
         pd.Series([None, *labels], dtype="Int64"),
     ):
         np.testing.assert_array_equal(class_codes(held, known, unknown="zero")[1:], whole)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64])
+@pytest.mark.parametrize("odd", [[], [0], [32_767, 32_768], [99_999]])
+def test_codes_of_many_integers_are_those_of_each_by_itself(dtype, odd) -> None:
+    """Labels are compared in blocks; a label that is not declared is found in any of them."""
+    labels = np.resize([0, 1, 1], 100_000).astype(dtype)
+    labels[odd] = 77
+    expected = labels.astype(np.float64)
+    expected[odd] = np.nan
+    assert np.array_equal(class_codes(labels, np.array([0, 1]), unknown="zero"), expected, equal_nan=True)
+    if odd:
+        with pytest.raises(DataError, match="not among the declared classes"):
+            class_codes(labels, np.array([0, 1]), unknown="error")
+    else:
+        assert np.array_equal(class_codes(labels, np.array([0, 1]), unknown="error"), expected)

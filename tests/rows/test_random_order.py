@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ def order(rows: int, seed: int = 0) -> RandomOrder:
     return RandomOrder(rows, np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("rows", [1, 7, 3000, 200_000])
+@pytest.mark.parametrize("rows", [1, 7, 3000, 200_000, 700_000])
 def test_batches_part_the_rows_and_are_ascending(rows: int) -> None:
     ranks = order(rows)
     for size in (1 + rows // 40, rows // 3 + 1, rows):
@@ -29,6 +31,17 @@ def test_a_batch_is_the_union_of_its_parts_also_among_equal_keys() -> None:
     ones = np.sort(np.concatenate([ranks.batch(k, k + 1) for k in range(1000, 1040)]))
     assert np.array_equal(whole, ones)
     assert len(ranks.batch(5, 5)) == 0
+
+
+def test_ranks_are_those_of_sorted_keys() -> None:
+    """Keys are counted in blocks, and places of a key are kept where a batch ends: neither moves a row."""
+    ranks = order(300_000)
+    counts = np.bincount(ranks._keys, minlength=1 << 16)
+    assert np.array_equal(ranks._starts, [0, *np.cumsum(counts)])
+    cuts = [0, 100_000, 100_007, 250_000, 300_000]
+    anew = [order(300_000).batch(first, last) for first, last in itertools.pairwise(cuts)]
+    for batch, (first, last) in zip(anew, itertools.pairwise(cuts), strict=True):
+        assert np.array_equal(ranks.batch(first, last), batch)
 
 
 def few_keys(rows: int) -> RandomOrder:
