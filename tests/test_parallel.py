@@ -9,7 +9,7 @@ import numpy as np  # noqa: F401  (loads a BLAS)
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from dpsco.parallel import beside, for_each, one_blas_thread, team
+from dpsco.parallel import for_each, one_blas_thread, team
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -43,43 +43,6 @@ def test_an_error_in_a_helper_is_raised_and_nothing_goes_on_behind() -> None:
     with pytest.raises(ZeroDivisionError), team(2) as share:
         share(work, lambda: inside.append(-1))
     assert inside == [1]
-
-
-def test_work_beside_a_job_runs_once_in_the_helper_that_joins_it() -> None:
-    order: list[str] = []
-    joined = threading.Event()
-
-    def work(thread: int) -> None:
-        if thread == 0:
-            assert joined.wait(60)
-            return
-        order.append("job")
-        joined.set()
-
-    def errand() -> None:
-        order.append(threading.current_thread().name)
-        raise ZeroDivisionError  # ignored: whoever needs the result makes it
-
-    with beside(errand), team(2) as share:
-        share(work, lambda: None)
-        joined.clear()
-        share(work, lambda: None)
-    assert order == ["dpsco-1", "job", "job"]
-
-
-def test_work_beside_a_block_without_jobs_is_never_run() -> None:
-    ran: list[int] = []
-    joined = threading.Event()
-
-    def work(thread: int) -> None:
-        joined.set() if thread else joined.wait(60)
-
-    with beside(lambda: ran.append(0)):
-        pass
-    with team(2) as share:
-        share(work, lambda: None)
-    assert joined.is_set()
-    assert not ran
 
 
 def test_an_error_of_the_caller_waits_for_helpers_that_are_inside() -> None:

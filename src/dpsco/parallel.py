@@ -13,12 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-__all__ = ["available_threads", "beside", "for_each", "in_order", "one_blas_thread", "team"]
+__all__ = ["available_threads", "for_each", "in_order", "one_blas_thread", "team"]
 
 T = TypeVar("T")
 Work = Callable[[int], None]
@@ -26,8 +26,6 @@ Work = Callable[[int], None]
 
 _OPEN_JOBS = 4
 _GROWING = threading.Lock()
-_ERRANDS: dict[object, Callable[[], None]] = {}
-"""Work for one helper alone, by the block that it belongs to."""
 
 
 def available_threads() -> int:
@@ -84,21 +82,6 @@ class _Job:
         self.close()
         while self._inside:  # no lock: an interrupted thread may hold it
             time.sleep(1e-3)
-
-
-@contextmanager
-def beside(work: Callable[[], None]) -> Iterator[None]:
-    """Let the helper thread that joins the first job of the block run ``work()`` before it.
-
-    It is for work that its reader can do as well, and then does: ``work`` does not run if no helper comes, and an error
-    in it is ignored here.
-    """
-    place = object()
-    _ERRANDS[place] = work
-    try:
-        yield
-    finally:
-        _ERRANDS.pop(place, None)
 
 
 @contextmanager
@@ -160,12 +143,7 @@ def _team(process: int) -> list[SimpleQueue[_Job]]:
 
 def _help(inbox: SimpleQueue[_Job], k: int) -> None:
     while True:
-        job = inbox.get()
-        if _ERRANDS:
-            with suppress(Exception):  # of the work, or another helper was first
-                _ERRANDS.popitem()[1]()
-        job.enter(k)
-        del job
+        inbox.get().enter(k)
 
 
 def for_each(work: Callable[[T], Any], items: Iterable[T]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -19,7 +18,6 @@ from dpsco import (
     Mechanism,
     mechanism,
 )
-from dpsco.parallel import team
 from dpsco.query import Clipped
 from dpsco.release import releaser
 from dpsco.release.calibration import Calibration
@@ -224,45 +222,3 @@ def test_noise_does_not_depend_on_how_many_rounds_are_drawn_together(
         found.append([one.release(query(t, noise), total(0.5)).value for t in range(9)])
     for other in found[1:]:
         assert np.array_equal(other, found[0])
-
-
-@pytest.mark.parametrize("dimension", [3, 2048])
-def test_noise_drawn_by_a_helper_beside_the_rows_is_the_noise_of_the_release(
-    dimension: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(releaser, "_SMALL_ROUND", 1)
-    key, noise = new_key(), calibrated("sqrt", 12, dimension)[1]
-    beside, alone = (channel("sqrt", 12, dimension, key) for _ in range(2))
-    drawn_by: list[str] = []
-    draw = Releaser._draw
-
-    def noted(self: Releaser, row: int) -> np.ndarray:
-        drawn_by.append(threading.current_thread().name)
-        return draw(self, row)
-
-    for step in range(12):
-        asked, joined = query(step, noise, dimension=dimension, point=0.5), threading.Event()
-
-        def sum_rows(thread: int, joined: threading.Event = joined) -> None:
-            joined.set() if thread else joined.wait(60)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(Releaser, "_draw", noted)
-            with beside.beside(asked), team(2) as share:
-                share(sum_rows, lambda: None)
-            released = beside.release(asked, total(1.0, dimension)).value
-        again = query(step, noise, dimension=dimension, point=0.5)
-        assert released.tobytes() == alone.release(again, total(1.0, dimension)).value.tobytes()
-        assert beside.release(again, total(1.0, dimension)).value is released  # the fingerprint is the same
-    assert set(drawn_by) == {"dpsco-1"}
-    assert len(drawn_by) == 12
-
-
-def test_a_helper_draws_nothing_after_the_key_is_erased(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(releaser, "_SMALL_ROUND", 1)
-    done, asked = channel(horizon=1), query(0)
-    done.release(asked, total(1.0))
-    done.close()
-    with pytest.raises(LedgerError):
-        done._prepare(asked)
-    assert not done._drawn

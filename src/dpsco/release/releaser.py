@@ -20,8 +20,6 @@ import math
 import threading
 from collections import deque
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -29,7 +27,6 @@ from numpy.typing import NDArray
 
 from dpsco.errors import DataError, HorizonError, LedgerError
 from dpsco.fork_safety import forget_in_children
-from dpsco.parallel import beside
 from dpsco.query import _BY_RELEASE, Array, Clipped, Query, Released, to_grid
 from dpsco.release.calibration import Calibration, Uneven
 from dpsco.release.ledger import Ledger
@@ -42,12 +39,6 @@ __all__ = ["Releaser"]
 
 _TOGETHER, _NUMBERS = 32, 1 << 16
 """Most rounds whose noise is drawn together, and the most numbers of more than one round."""
-
-_BESIDE, _NUMBERS_BESIDE = 8, 1 << 13
-"""The same beside a sum: the helper thread is back before the sum of a round over many rows is complete."""
-
-_SMALL_ROUND, _LONG = 1 << 20, 1 << 15
-"""Numbers of a round that ends before a helper thread is awake, and of a sum whose noise all threads draw together."""
 
 
 class _Drawn(NamedTuple):
@@ -93,7 +84,6 @@ class Releaser:
         self._drawn: deque[_Drawn] = deque(maxlen=1)
         self._normals: Normals | None = None
         self._replay = () if replay is None else replay
-        self._known: tuple[Query, bytes] | None = None  # the newest query and its digest
         # Re-entrant: an interrupt can leave it held, and the thread that was interrupted must be able to try again.
         self._one_at_a_time = threading.RLock()
         forget_in_children(self)
@@ -177,32 +167,6 @@ class Releaser:
         self._ledger.store(step, value)
         return Released(step, value, by=_BY_RELEASE)
 
-    def beside(self, query: Query) -> AbstractContextManager[None]:
-        """Let a helper thread do, while a block sums rows, what the release of ``query`` needs beside their sum.
-
-        That is the noise and the query's digest. Memory limits the sum, not the processors, so this takes little time
-        from it. ``release`` does the same itself if no helper did.
-        """
-        known = self._known is not None and self._known[0] is query  # rows may come in parts
-        if known or query.size * self._dimension < _SMALL_ROUND or self._dimension >= _LONG:
-            return nullcontext()
-        return beside(partial(self._prepare, query))
-
-    def _prepare(self, query: Query) -> None:
-        if not self._one_at_a_time.acquire(blocking=False):  # an interrupted thread may hold it for long
-            return
-        try:
-            step = query.step
-            self._ledger.check_process()
-            self._known = query, query.digest()
-            if len(self._replay) <= step < self._mechanism.horizon and self._calibration.at(step).sigma > 0.0:
-                drawn = self._drawn_before(step)
-                if drawn.next <= step:
-                    drawn = self._more(drawn, _BESIDE, _NUMBERS_BESIDE)
-                self._drawn.append(drawn)
-        finally:
-            self._one_at_a_time.release()
-
     def sample(self, step: int, rows: int, rate: float) -> NDArray[np.int64]:
         """Sample each of ``rows`` rows for round ``step`` with probability ``rate``. SECRET, like the noise."""
         return bernoulli(self._ledger.key, step, rows, rate)
@@ -230,14 +194,14 @@ class Releaser:
             return np.zeros(self._dimension)
         drawn = self._drawn_before(step)
         while drawn.next <= step:  # a resumed run rebuilds the buffers from (key, 0 .. step)
-            drawn = self._more(drawn, _TOGETHER, _NUMBERS)
+            drawn = self._more(drawn)
         self._drawn.append(drawn)
         return drawn.noise[step - drawn.next]
 
-    def _more(self, drawn: _Drawn, rounds: int, numbers: int) -> _Drawn:
+    def _more(self, drawn: _Drawn) -> _Drawn:
         """Draw the noise of the next rounds together: after a round over many rows, each call begins in cold caches."""
         at, buffers, noise = drawn.next, drawn.buffers, []
-        for _ in range(max(1, min(rounds, numbers // self._dimension, self._mechanism.horizon - at))):
+        for _ in range(max(1, min(_TOGETHER, _NUMBERS // self._dimension, self._mechanism.horizon - at))):
             own, buffers = self._mechanism.increment(buffers, at, self._draw)
             paid = self._calibration.at(at)
             noise.append(self._dithered(to_grid(own, paid.grid), at, paid))
@@ -280,8 +244,5 @@ class Releaser:
 
     def _fingerprint(self, query: Query, clipped: Clipped) -> bytes:
         # Hash each vector, in parallel, then take the keyed hash of the digests: it is as hard to forge.
-        known = self._known
-        if known is not None and known[0] is query:  # points are read-only
-            return derive(self._ledger.key, "fingerprint", known[1], *digests(clipped.total))
         total, *points = digests(clipped.total, *query.points)
         return derive(self._ledger.key, "fingerprint", query.digest(points), total)

@@ -179,7 +179,8 @@ class Run:
     def absorb(self, batch: Batch) -> int:
         """Take rows of this round: all of them, or some. Return how many count as zero rows. SENSITIVE."""
         stage, query = self._taking()
-        self._add(query, clipped := stage.answer(query, batch))
+        stage.rows.at(None if (portions := stage.schedule.portions) is None else portions[query.step])
+        self._add(query, clipped := stage.method.answer(stage.schedule, query, batch, stage.rows))
         return clipped.zeroed_rows
 
     def absorb_sum(self, clipped: Clipped) -> None:

@@ -19,7 +19,7 @@ from dpsco.inference import Evidence
 from dpsco.json_files import canonical, write_atomic
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage, second_stage
-from dpsco.query import Array, Batch, Clipped, Query, Released
+from dpsco.query import Array, Query, Released
 from dpsco.release.ledger import Ledger, MemoryLedger, open_folder
 from dpsco.release.noise import derive, new_key
 from dpsco.release.releaser import Releaser
@@ -90,13 +90,6 @@ class Stage:
     def ask(self) -> Query:
         """Return what the next round asks."""
         return self.method.ask(self.schedule, self.state)
-
-    def answer(self, query: Query, batch: Batch) -> Clipped:
-        """Return the clipped sum of rows of the round, all of them or some. SENSITIVE."""
-        portions = self.schedule.portions
-        self.rows.at(None if portions is None else portions[query.step])
-        with self.releaser.beside(query):
-            return self.method.answer(self.schedule, query, batch, self.rows)
 
     def tell(self, released: Released) -> None:
         """Take the step that a release allows. After an interrupt the round counts with its notes, or not at all."""
