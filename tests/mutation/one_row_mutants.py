@@ -13,6 +13,10 @@ DAMAGE = "tests/rows/test_damage_or_cell.py"
 IDS = "tests/rows/test_ids.py"
 LINES = "tests/rows/test_lines_of_csv.py"
 FAULTS = "tests/engines/on_flower/test_faults.py"
+MATRICES = (
+    "tests/clipping/torch/test_finite_matrices.py::"
+    "test_a_row_whose_matrix_is_not_finite_prints_nothing_and_counts_as_zero"
+)
 PRESENCE = "tests/engines/on_flower/test_presence.py"
 
 ONE_ROW = (
@@ -409,5 +413,20 @@ ONE_ROW = (
             "tests/engines/on_flower/test_client.py::"
             "test_whatever_a_gradient_function_raises_costs_its_own_client_alone[SystemExit]",
         ),
+    ),
+    Mutant(
+        "a matrix of a row that is not finite reaches LAPACK, which prints a line",
+        (("clipping/torch/recorded.py", "                check_matrices(given, options)", "                pass"),),
+        (f"{MATRICES}[svdvals-False]",),
+    ),
+    Mutant(
+        "the same where the model computes one row at a time",
+        (("clipping/torch/set_memory.py", "            check_matrices(args, kwargs)", "            pass"),),
+        (f"{MATRICES}[svdvals-True]",),
+    ),
+    Mutant(
+        "the same in JAX",
+        (("clipping/jax/factors.py", "    program = with_finite_matrices(program)\n", ""),),
+        (f"{MATRICES.replace('torch', 'jax')}[scan]",),
     ),
 )

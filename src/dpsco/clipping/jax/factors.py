@@ -26,6 +26,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from dpsco.clipping.jax.finite_matrices import with_finite_matrices
 from dpsco.clipping.jax.ghost_rules import Gathered, Product, Rule, Whole
 from dpsco.clipping.jax.known_primitives import mixes_rows
 from dpsco.clipping.jax.tracing import check_stays_inside, run, shaped
@@ -85,6 +86,7 @@ def passes_of_row(
     row = shaped(features.shape[1:], features.dtype), shaped((), labels.dtype)
     program, found = jax.make_jaxpr(of_row, return_shape=True)(points, weights, *row)
     check_stays_inside(program)
+    program = with_finite_matrices(program)
     given, form = jax.tree.leaves((points, weights)), jax.tree.structure(found)
     return lambda a, y: jax.tree.unflatten(form, jaxpr_as_fun(program)(*given, a, y)), mixes_rows(program.jaxpr)
 

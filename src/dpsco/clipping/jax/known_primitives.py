@@ -25,7 +25,7 @@ import jax
 from jax.extend.core import Primitive, primitives
 from jax.extend.random import rbg_prng_impl, threefry_prng_impl, unsafe_rbg_prng_impl
 
-__all__ = ["mixes_rows", "unknown_primitives"]
+__all__ = ["equations", "mixes_rows", "unknown_primitives"]
 
 _UNEXPORTED = frozenset(
     (
@@ -58,7 +58,7 @@ _MIXING = ("regularized_incomplete_beta", "rng_bit_generator", "rng_uniform")
 
 def unknown_primitives(jaxpr: Any) -> Iterator[str]:
     """Yield the names of primitives that are not known, at any depth, and of generators of random numbers."""
-    for equation in _equations(jaxpr):
+    for equation in equations(jaxpr):
         if not _known(equation.primitive):
             yield equation.primitive.name
         for generator in _generators(equation):
@@ -70,16 +70,17 @@ def mixes_rows(jaxpr: Any) -> bool:
     """Whether a program has a primitive, at any depth, that does not keep rows apart under ``vmap``."""
     return any(
         equation.primitive.name in _MIXING or any(each is not threefry_prng_impl for each in _generators(equation))
-        for equation in _equations(jaxpr)
+        for equation in equations(jaxpr)
     )
 
 
-def _equations(jaxpr: Any) -> Iterator[Any]:
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Yield the equations of a program at any depth."""
     for equation in jaxpr.eqns:
         yield equation
         for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns")):
             if hasattr(inner, "eqns"):
-                yield from _equations(inner)
+                yield from equations(inner)
 
 
 def _generators(equation: Any) -> Iterator[Any]:

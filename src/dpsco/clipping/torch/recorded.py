@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dpsco.clipping.torch.batching_rules import BatchingRules
+from dpsco.clipping.torch.finite_matrices import check_matrices, takes_matrices
 from dpsco.clipping.torch.set_memory import check_memory_is_set, leaves_unset
 from dpsco.clipping.torch.value_reads import copied_values, reads_values
 from dpsco.errors import InvalidArgument
@@ -101,9 +102,10 @@ class Program:
             return [fill(each) for each in part] if type(part) in (list, tuple) else part
 
         for step in self.steps:
-            made = step.function(
-                *[fill(part) for part in step.arguments], **{k: fill(v) for k, v in step.options.items()}
-            )
+            given, options = [fill(part) for part in step.arguments], {k: fill(v) for k, v in step.options.items()}
+            if yes is None and takes_matrices(step.function):  # under ``vmap`` such operators see no row
+                check_matrices(given, options)
+            made = step.function(*given, **options)
             for place, value in zip(step.results, made if type(made) in (list, tuple) else (made,), strict=True):
                 if place is not None:
                     slots[place] = torch.where(yes, value, value) if step.spread and yes is not None else value

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dpsco.clipping.torch.finite_matrices import check_matrices, takes_matrices
 from dpsco.errors import InvalidArgument
 
 __all__ = ["SetMemory", "check_memory_is_set", "leaves_unset"]
@@ -42,10 +43,12 @@ def check_memory_is_set(operator: Any) -> None:
 
 
 class SetMemory(TorchDispatchMode):  # type: ignore[misc]
-    """Writes zeros into memory that operators leave unset, in this thread."""
+    """Writes zeros into memory that operators leave unset, and keeps LAPACK finite, in this thread."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         check_memory_is_set(func)
+        if takes_matrices(func):
+            check_matrices(args, kwargs)
         lengthens = _name(func) in _LENGTHENS
         before = args[0].untyped_storage().nbytes() if lengthens else 0
         made = func(*args, **(kwargs or {}))
