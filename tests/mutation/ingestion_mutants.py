@@ -10,6 +10,7 @@ LINE_ENDS = "tests/rows/test_line_ends_of_csv.py"
 ZONES = "tests/rows/test_dates_with_zones.py"
 DECIDES = "tests/rows/test_types_one_cell_decides.py"
 TYPES = "tests/rows/test_column_types.py"
+CLASSES = "tests/rows/test_classes_of_cells.py"
 
 INGESTION = (
     Mutant(
@@ -164,5 +165,20 @@ INGESTION = (
         "dates that polars made into numbers beside a NaN are missing",
         (("rows/named_columns.py", 'if family(column) == "polars column" and column.dtype.is_float():', "if False:"),),
         (f"{DECIDES}::test_dates_that_polars_makes_into_numbers_beside_a_nan_are_refused",),
+    ),
+    Mutant(
+        "the text that a class writes for its numbers",
+        (("rows/cells.py", "issubclass(kind, plain)), cell)", "kind is plain), cell)"),),
+        (f"{CLASSES}::test_members_of_an_enum_are_labels_and_ids_by_their_number_alone",),
+    ),
+    Mutant(
+        "the class of a cell is asked of the cell",
+        (("rows/lists.py", "issubclass(type(item), (tuple, list))", "isinstance(item, (tuple, list))"),),
+        (f"{CLASSES}::test_an_object_without_a_class_is_one_zero_row",),
+    ),
+    Mutant(
+        "targets of float32 unless one is missing",
+        (("rows/readers/arrow.py", "_chunks(decoded(column))], dtype=np.float64)", "_chunks(decoded(column))])"),),
+        (f"{CLASSES}::test_a_missing_target_of_float32_leaves_the_targets_of_other_rows",),
     ),
 )

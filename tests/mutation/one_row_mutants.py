@@ -146,8 +146,8 @@ ONE_ROW = (
         (
             (
                 "rows/cells.py",
-                "        return cell.item() if isinstance(cell, np.generic) else cell\n",
-                "        return None if isinstance(cell, np.generic) else cell\n",
+                "        return _plain(cell.item() if isinstance(cell, np.generic) else cell)\n",
+                "        return _plain(None if isinstance(cell, np.generic) else cell)\n",
             ),
         ),
         (f"{ODD}::test_one_odd_label_leaves_every_other_row_its_own",),

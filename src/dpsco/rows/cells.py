@@ -78,7 +78,7 @@ def number(cell: Any) -> float:
     cell = _scalar(cell)
     try:
         if isinstance(cell, (int, Decimal, numbers.Real)):
-            return float(cell)
+            return _float(cell)
         if isinstance(cell, complex):
             return cell.real if cell.imag == 0 else _MISSING
         if isinstance(cell, bytes):
@@ -92,14 +92,45 @@ def number(cell: Any) -> float:
     return _MISSING
 
 
+_CONTENT: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (int, int.__int__),
+    (float, float.__float__),
+    (str, str.__str__),
+    (bytes, bytes.__bytes__),
+    (complex, complex.__complex__),
+    (Decimal, Decimal),
+)
+_PLAIN = frozenset((bool, *(kind for kind, _ in _CONTENT)))
+
+
+def _plain(cell: Any) -> Any:
+    """Return a number or a text of a class of its own (an ``IntEnum``, ``np.float64``) as Python's; others as they are.
+
+    NumPy and pandas keep the number and drop the class, unless one cell of another row makes the column one of objects.
+    So what the class says about itself must not count: its text, its conversions, the class that it claims to be.
+    """
+    kind = type(cell)
+    if kind in _PLAIN:
+        return cell
+    return next((content(cell) for plain, content in _CONTENT if issubclass(kind, plain)), cell)
+
+
+def _float(cell: Any) -> float:
+    """Return a real number as float64; without the warning of ``float`` about a ``__float__`` that returns NumPy's."""
+    return float.__float__(type(cell).__float__(cell))
+
+
 def _scalar(cell: Any) -> Any:
     """Return a scalar of NumPy, or an array of one number and no axis of any package, as a Python object.
 
     None stands for a masked cell, a date and an array that cannot be read.
     """
-    if isinstance(cell, (bool, int, float, str, bytes)) or cell is None or cell is np.ma.masked:
-        return None if cell is np.ma.masked else cell
+    if cell is None or cell is np.ma.masked:
+        return None
     try:
+        cell = _plain(cell)
+        if type(cell) in _PLAIN:
+            return cell
         if not isinstance(cell, np.generic) and hasattr(cell, "__array__"):
             array = np.ma.filled(cell.astype(object), None) if np.ma.isMaskedArray(cell) else np.asarray(cell)
             if array.ndim == 0:
@@ -111,7 +142,7 @@ def _scalar(cell: Any) -> Any:
                 return float(cell)
             if isinstance(cell, np.clongdouble):
                 return complex(cell)
-        return cell.item() if isinstance(cell, np.generic) else cell
+        return _plain(cell.item() if isinstance(cell, np.generic) else cell)
     except Exception:  # whatever an object raises about itself, it holds nothing
         return None
 
@@ -124,6 +155,7 @@ def canonical_text(value: Any) -> str:
     >>> canonical_text(" 3.0 "), canonical_text(3), canonical_text(True), canonical_text("Paris ")
     ('3', '3', '1', 'Paris')
     """
+    value = _plain(value)
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
     if isinstance(value, Decimal):
@@ -171,7 +203,7 @@ def _text(cell: Any) -> str:
     if isinstance(cell, complex) and cell.imag == 0:
         cell = cell.real
     if isinstance(cell, numbers.Rational) and not isinstance(cell, int):
-        cell = float(cell)
+        cell = _float(cell)
     if not isinstance(cell, (str, bool, int, float)) or cell != cell:
         return ""
     return canonical_text(BOOLEANS.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell)

@@ -55,6 +55,7 @@ from dpsco.rows.containers import (
     width_message,
 )
 from dpsco.rows.csr import CsrRows, is_sparse
+from dpsco.rows.lists import is_pair
 from dpsco.rows.protocols import listed
 
 __all__ = [
@@ -98,7 +99,7 @@ class Declared:
 
     def row_pairs(self, pairs: list[Any]) -> Chunk:
         """Return one typed row for each item, whatever it is: a pair (row, label), or a zero row."""
-        known = [pair if isinstance(pair, (tuple, list)) and len(pair) == 2 else (None, None) for pair in pairs]
+        known = [pair if is_pair(pair) else (None, None) for pair in pairs]
         return self.chunk([row for row, _ in known], [label for _, label in known])
 
 

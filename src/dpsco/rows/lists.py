@@ -19,11 +19,16 @@ import numpy as np
 from dpsco.query import Array
 from dpsco.rows.cells import number
 
-__all__ = ["cells_numbers", "rows_numbers"]
+__all__ = ["cells_numbers", "is_pair", "rows_numbers"]
 
 _AT_ONCE = frozenset(
     (bool, int, float, np.bool_, np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8)
 )
+
+
+def is_pair(item: Any) -> bool:
+    """Return whether an item of an iterable is a pair (row, label), by its type: an object may raise about its own."""
+    return issubclass(type(item), (tuple, list)) and len(item) == 2
 
 
 def rows_numbers(rows: Any, width: int) -> Array:

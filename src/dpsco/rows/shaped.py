@@ -20,6 +20,7 @@ from dpsco.query import Chunk
 from dpsco.rows.containers import as_array, is_frame, is_rows
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.gate import Declared
+from dpsco.rows.lists import is_pair
 
 __all__ = ["ShapedChunks", "declared_shape", "flat_rows"]
 
@@ -89,7 +90,7 @@ class ShapedChunks:
 
     def _typed(self, item: Any) -> Chunk:
         if not self._together:
-            pairs = [pair if isinstance(pair, (tuple, list)) and len(pair) == 2 else (None, None) for pair in item]
+            pairs = [pair if is_pair(pair) else (None, None) for pair in item]
             return self.declared.row_pairs([(_flat(row, self._shape), label) for row, label in pairs])
         try:
             features, labels = item
