@@ -181,4 +181,9 @@ INGESTION = (
         (("rows/readers/arrow.py", "_chunks(decoded(column))], dtype=np.float64)", "_chunks(decoded(column))])"),),
         (f"{CLASSES}::test_a_missing_target_of_float32_leaves_the_targets_of_other_rows",),
     ),
+    Mutant(
+        "NumPy makes numbers of the cells of a deque and warns of a masked one",
+        (("rows/lists.py", 'if family(row) != "list":', "if not isinstance(row, (list, tuple)):"),),
+        (f"{CLASSES}::test_a_masked_cell_of_a_sequence_warns_of_nothing",),
+    ),
 )

@@ -6,6 +6,7 @@ import enum
 import numbers
 import warnings
 import weakref
+from collections import UserList, deque
 from decimal import Decimal
 from typing import Any
 
@@ -20,6 +21,8 @@ from dpsco.rows.cells import canonical_text, id_text, label_text, number
 from dpsco.rows.containers import column_numbers, column_texts
 from dpsco.rows.gate import Declared
 from dpsco.rows.ids import rounds_of_ids
+from dpsco.rows.lists import rows_numbers
+from dpsco.rows.shaped import flat_rows
 
 
 class Answer(enum.IntEnum):
@@ -152,6 +155,16 @@ def test_a_number_whose_float_is_numpys_warns_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert number(Length()) == 2.0
+
+
+def test_a_masked_cell_of_a_sequence_warns_of_nothing() -> None:
+    rows = [kind([1.0, np.ma.masked, "2.5"]) for kind in (list, tuple, deque, UserList)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(rows_numbers(rows, 3), [[1.0, np.nan, 2.5]] * 4)
+        flat = flat_rows([*rows, [3.0, 4.0, 5.0]], (3,))
+        np.testing.assert_array_equal(rows_numbers(flat, 3), [[1.0, np.nan, 2.5]] * 4 + [[3.0, 4.0, 5.0]])
+        assert flat_rows([[[1.0], [2.0, 3.0]]], (2, 2)) == [None]
 
 
 @pytest.mark.parametrize("made", ["Arrow", "chunked", "pandas"])

@@ -18,6 +18,7 @@ import numpy as np
 
 from dpsco.query import Array
 from dpsco.rows.cells import number
+from dpsco.rows.protocols import family
 
 __all__ = ["cells_numbers", "is_pair", "rows_numbers"]
 
@@ -62,7 +63,7 @@ def _at_once(cells: Any) -> bool:
 def _row(row: Any, width: int) -> Any:
     """One row, NaN if it is not a row of ``width`` cells: any sequence that NumPy reads as one by itself."""
     try:
-        if not isinstance(row, (list, tuple)):
+        if family(row) != "list":  # NumPy warns of what it finds in a deque
             with np.errstate(all="ignore"):
                 array = row if isinstance(row, np.ndarray) else np.asarray(row)
             if array.shape != (width,):

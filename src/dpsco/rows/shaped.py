@@ -21,6 +21,7 @@ from dpsco.rows.containers import as_array, is_frame, is_rows
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.gate import Declared
 from dpsco.rows.lists import is_pair
+from dpsco.rows.protocols import family
 
 __all__ = ["ShapedChunks", "declared_shape", "flat_rows"]
 
@@ -103,7 +104,8 @@ class ShapedChunks:
 def _flat(row: Any, shape: Shape) -> NDArray[Any] | None:
     """Return one row as a vector; None, which the gate counts as a zero row, if it has another shape."""
     try:
-        array = row if isinstance(row, np.ndarray) else np.asarray(row)
+        # As objects, which the gate reads one by one: NumPy warns of a masked cell that it makes a number.
+        array = row if isinstance(row, np.ndarray) else np.asarray(row, object if family(row) == "list" else None)
         return array.reshape(-1) if array.shape == shape else None
     except Exception:  # whatever an object raises about itself, it is not a row
         return None
