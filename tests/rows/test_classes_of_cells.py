@@ -182,3 +182,14 @@ def test_a_missing_target_of_float32_leaves_the_targets_of_other_rows(made: str)
     model = PrivateLinearRegression(label_bound=7.3)
     one, two = (model._targets(y, whole=False, strict=False)[1] for y in (clean, odd))
     np.testing.assert_array_equal(one[:3], two[:3])
+
+
+def test_an_object_without_a_class_is_one_zero_row_of_a_torch_loader() -> None:
+    torch = pytest.importorskip("torch")
+    from dpsco.clipping.torch.loader import loader_chunks
+
+    items = [(torch.ones(2), 1.0), (gone(), 1.0), gone(), (torch.ones(2), gone())]
+    loader = torch.utils.data.DataLoader(items, batch_size=4)
+    ((rows, labels),) = loader_chunks(loader, (2,), "float64")
+    np.testing.assert_array_equal(rows, [[1, 1], [np.nan] * 2, [np.nan] * 2, [1, 1]])
+    np.testing.assert_array_equal(labels, [1, 1, np.nan, np.nan])

@@ -90,7 +90,7 @@ def loader_chunks(loader: Any, shape: tuple[int, ...], dtype: str) -> ShapedChun
 
 def array_of(value: Any) -> Any:
     """Return a tensor as a NumPy array, whatever its device and type; anything else as it is."""
-    if not isinstance(value, torch.Tensor):
+    if not issubclass(type(value), torch.Tensor):  # an object may raise when it is asked for its class
         return value
     try:
         plain = value.detach().cpu()
@@ -183,4 +183,4 @@ class _Plain:
 
 
 def _arrays(item: Any) -> Any:
-    return tuple(map(array_of, item)) if isinstance(item, (tuple, list)) else item
+    return tuple(map(array_of, item)) if issubclass(type(item), (tuple, list)) else item
