@@ -237,6 +237,11 @@ MUTANTS = (
         ("tests/replay/test_every_federation.py::test_a_client_moves_one_round_whatever_it_says[twice]",),
     ),
     Mutant(
+        "replies read one after the other: a slow one lets late ones count",
+        (("engines/flower/transport.py", "reader.start()", "reader.run()"),),
+        ("tests/engines/on_flower/test_replies.py::test_a_reply_that_takes_long_to_read_lets_no_late_one_count[0.5]",),
+    ),
+    Mutant(
         "a client counts in rounds that are not its own",
         (
             (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ HOSTS = {
     node: {f"c{node}": linear_gradients(PROBLEM, np.random.default_rng(node).normal(size=(2, 3)), [0, 1])}
     for node in range(12)
 }
-LIAR = 7
+LIAR, LATE = 7, 9
 
 
 class Records(dict[str, Any]):
@@ -41,6 +42,7 @@ class Message:
     message_type: str = ""
     ttl: float = 0.0
     metadata: Any = None
+    sent: float = field(default_factory=time.monotonic)
 
     def has_content(self) -> bool:
         return True
@@ -56,6 +58,8 @@ class Grid:
     lie: Any = None
     strangers: bool = False
     unreadable: bool = False
+    slow: bool = False
+    late: float = 0.0
     asked: list[int] = field(default_factory=list)
     sent: list[Message] = field(default_factory=list)
 
@@ -73,6 +77,11 @@ class Grid:
 
     def _replies(self, message: Message) -> Iterator[Message]:
         node, record = message.dst_node_id, message.content["dpsco"]
+        if message.message_type == transport.QUERY:
+            if self.slow and node == LIAR:  # it announced a reply, and sends its parts one by one
+                time.sleep(1.0)
+            if node == LATE and time.monotonic() < message.sent + self.late:
+                return
         if message.message_type == transport.CALL:
             said: Any = places_of(HOSTS[node], record["run"], record["places"], Hashed())
             values = {"places": self.lie if self.lie is not None and node == LIAR else said}
@@ -88,10 +97,10 @@ def _reply(node: int, values: dict[str, Any]) -> Message:
     return Message(Records(dpsco=values), metadata=SimpleNamespace(src_node_id=node))
 
 
-def model(monkeypatch: pytest.MonkeyPatch, grid: Grid) -> np.ndarray:
+def model(monkeypatch: pytest.MonkeyPatch, grid: Grid, timeout: float = 1.0) -> np.ndarray:
     monkeypatch.setattr(transport, "flwr", lambda part: FLOWER)
     plan = dpsco.plan(PROBLEM, n=12, budget=dpsco.Budget(4.0, 1e-5, "add-remove"), survey="none", rounds=2)
-    return serve(plan, transport.FlowerNodes(grid, timeout=1.0), key=KEY).model.coef  # type: ignore[arg-type]
+    return serve(plan, transport.FlowerNodes(grid, timeout), key=KEY).model.coef  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("lie", [["x"], [b"x"], [1.5], [float("nan")], [None], [[0]], [True], "01", 3, b"0"])
@@ -112,7 +121,7 @@ def test_a_reply_in_the_name_of_another_node_says_nothing_about_that_node(monkey
     grid, honest = Grid(strangers=True), Grid()
     model(monkeypatch, grid)
     model(monkeypatch, honest)
-    assert grid.asked == [node for node in honest.asked if node != LIAR]
+    assert sorted(grid.asked) == sorted(node for node in honest.asked if node != LIAR)
 
 
 def test_a_reply_that_cannot_be_read_is_that_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,3 +129,23 @@ def test_a_reply_that_cannot_be_read_is_that_of_one_node(monkeypatch: pytest.Mon
     grid, silent = Grid(unreadable=True), Grid([])
     assert np.array_equal(model(monkeypatch, grid), model(monkeypatch, silent))
     assert sorted(set(grid.asked)) == [node for node in HOSTS if node != LIAR]
+
+
+@pytest.mark.parametrize("late", [0.5, 60.0])
+def test_a_reply_that_takes_long_to_read_lets_no_late_one_count(late: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Node 7 is read from 0 s to 1 s and the round ends at 0.25 s: node 9, there at 0.5 s, is late either way."""
+    nobody = Grid(late=60.0)
+    assert np.array_equal(model(monkeypatch, Grid(slow=True, late=late), 0.25), model(monkeypatch, nobody, 0.25))
+    assert LATE not in nobody.asked
+
+
+def test_a_reply_that_takes_long_to_read_makes_no_other_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Node 9 answers before the timeout, while node 7 is read; and node 7 itself was there in time."""
+    assert np.array_equal(model(monkeypatch, Grid(slow=True, late=0.2), 0.5), model(monkeypatch, Grid()))
+
+
+def test_a_reply_without_an_end_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its node counts as 0 once the time for reading is over, and the others are counted."""
+    monkeypatch.setattr(transport, "_READ", 0.25)
+    silent = Grid([])
+    assert np.array_equal(model(monkeypatch, Grid(slow=True), 0.25), model(monkeypatch, silent))

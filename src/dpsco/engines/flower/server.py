@@ -375,6 +375,7 @@ def _facts(plan: Plan, unit: str, count: Count | None) -> Facts:
     trusted: tuple[str, ...] = (
         "the server is trusted: it sees clipped answers before the noise (central differential privacy)",
         "clients are assigned to rounds up front, by public rules, and each keeps to one id",
+        "how long one client takes to answer decides for no other whether it is connected, or answers in time",
     )
     if unit == "example":
         trusted += (

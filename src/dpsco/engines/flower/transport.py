@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from dpsco.engines.flower.assignment import Assignment, Hashed
@@ -33,9 +35,11 @@ __all__ = ["FlowerNodes", "client_app", "flwr"]
 RECORD, CALL, QUERY = "dpsco", "query.dpsco", "train.dpsco"
 
 _PAUSE = 1.0
-"""Seconds between two looks at the replies."""
+"""Seconds between two looks at a reply."""
+_READ = 200.0
+"""Seconds beyond the timeout for the whole of a reply that was there in time. SuperLink waits 180 for its parts."""
 _SPARE = 600.0
-"""Seconds that replies are kept beyond a round. SuperLink waits 180 for a node that announced one and sends nothing."""
+"""Seconds that replies are kept beyond a round."""
 
 
 class FlowerNodes:
@@ -50,6 +54,8 @@ class FlowerNodes:
 
     A node that is new is asked once which places its clients have, and then only in rounds of these: a device downloads
     one query. A node that does not say is asked in every round.
+
+    Cost: a thread for each node that is asked, while its reply is waited for.
     """
 
     def __init__(self, grid: Grid, timeout: float) -> None:
@@ -86,19 +92,28 @@ class FlowerNodes:
         """Send a message to each node; yield (node, what its reply carries under ``name``), None for one that failed.
 
         Guarantee: no node decides how another is read. Each message is sent, and its reply read, by itself: Flower's
-        ``send_and_receive`` raises for all if it cannot read one reply. Inside a reply its sender states who it is and
-        what it answers; neither is used. SuperLink has compared its envelope with the message and the node asked.
+        ``send_and_receive`` raises for all if it cannot read one reply. Each reply has a thread that looks for it until
+        the timeout: while one is read, which its sender can draw out, no other is seen later or becomes late. Inside a
+        reply its sender states who it is and what it answers; neither is used. SuperLink has compared its envelope with
+        the message and the node asked.
         """
-        waiting, end, over = self._sent(nodes, kind, values), time.monotonic() + self.timeout, False
-        while waiting and not over:
-            over = time.monotonic() >= end  # one look at every reply then, however long another one took
-            for message, node in list(waiting.items()):
-                found = self._of_one_node(partial(self._replies, message, name))
-                if found:
-                    del waiting[message]
+        waiting, over = self._sent(nodes, kind, values), Event()
+        end = time.monotonic() + self.timeout
+        read: SimpleQueue[tuple[int, list[Any] | BaseException]] = SimpleQueue()
+        try:
+            for message, node in waiting.items():
+                look = partial(self._of_one_node, partial(self._replies, message, name))
+                reader = Thread(target=_read, args=(node, look, end, over, read), daemon=True)
+                reader.start()
+            for _ in waiting:
+                node, found = read.get(timeout=max(0.0, end + _READ - time.monotonic()))
+                if isinstance(found, BaseException):
+                    raise found
                 yield from ((node, value) for value in found)
-            if waiting and not over:
-                time.sleep(max(0.0, min(_PAUSE, end - time.monotonic())))
+        except Empty:  # what has not been read by now is late
+            return
+        finally:
+            over.set()
 
     def _sent(self, nodes: list[int], kind: str, values: dict[str, Any]) -> dict[str, int]:
         """Send a message to each node; return the node of each message that SuperLink took."""
@@ -121,6 +136,20 @@ class FlowerNodes:
         except Exception:
             self._grid.get_node_ids()  # no message of a node is read for that
             return [None]
+
+
+def _read(node: int, look: Callable[[], list[Any]], end: float, over: Event, read: SimpleQueue[Any]) -> None:
+    """Look for the reply of ``node`` until it is there, the last time at ``end``; put what was found, or an error."""
+    try:
+        while not over.is_set():
+            last = time.monotonic() >= end
+            found = look()
+            if found or last:
+                read.put((node, found))
+                return
+            over.wait(max(0.0, min(_PAUSE, end - time.monotonic())))
+    except BaseException as error:  # of SuperLink: raised in the thread that waits
+        read.put((node, error))
 
 
 def client_app(
