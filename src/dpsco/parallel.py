@@ -18,6 +18,8 @@ from functools import cache
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from dpsco.fork_safety import ThreadLock
+
 __all__ = ["available_threads", "for_each", "in_order", "one_blas_thread", "team"]
 
 T = TypeVar("T")
@@ -25,7 +27,7 @@ Work = Callable[[int], None]
 """``work(k)`` runs in thread k and processes pieces of a job until none is left."""
 
 _OPEN_JOBS = 4
-_GROWING = threading.Lock()
+_GROWING = ThreadLock()
 
 
 def available_threads() -> int:
@@ -127,7 +129,7 @@ def _alone(work: Work, then: Callable[[], None]) -> None:
 def _helpers(count: int, process: int) -> list[SimpleQueue[_Job]]:
     """Return the inboxes of the first ``count`` helper threads; threads are created once and reused."""
     inboxes = _team(process)
-    with _GROWING:
+    with _GROWING.lock:
         while len(inboxes) < count:
             inboxes.append(SimpleQueue())
             name = f"dpsco-{len(inboxes)}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from dpsco.accounting import gaussian
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
+from dpsco.lazy import cached_property
 
 __all__ = ["ADJACENCY", "FLOAT_SHARE", "Budget"]
 

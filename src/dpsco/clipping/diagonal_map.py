@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +23,7 @@ from dpsco.clipping.stored_values import unit_values
 from dpsco.clipping.survey import padded, unit_rows
 from dpsco.errors import InvalidArgument, positive
 from dpsco.json_files import decode_array, encode_array
+from dpsco.lazy import cached_property
 from dpsco.problem.domains import Domain
 from dpsco.problem.mapped_ball import MappedBall
 from dpsco.query import Array

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from dpsco.clipping.row_map import RowMap, one_by_one, products
 from dpsco.clipping.survey import dense, padded, unit_rows
 from dpsco.errors import InvalidArgument, positive
 from dpsco.json_files import decode_array, encode_array
+from dpsco.lazy import cached_property
 from dpsco.problem.domains import Domain
 from dpsco.problem.mapped_ball import MappedBall
 from dpsco.query import Array

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from dpsco.fork_safety import ThreadLock
+
 __all__ = ["no_warnings"]
 
-_LOCK = threading.Lock()
+_LOCK = ThreadLock()
 _silent: list[Any] = []
 """The settings of warnings before the first pass that is running, once per pass: they are those of the process."""
 
@@ -18,7 +19,7 @@ _silent: list[Any] = []
 @contextmanager
 def no_warnings() -> Iterator[None]:
     """Switch warnings off until the last thread that asked for it has left."""
-    with _LOCK:
+    with _LOCK.lock:
         if not _silent:
             before = warnings.catch_warnings()
             before.__enter__()
@@ -29,7 +30,7 @@ def no_warnings() -> Iterator[None]:
     try:
         yield
     finally:
-        with _LOCK:
+        with _LOCK.lock:
             if len(_silent) == 1:
                 _silent[0].__exit__(None, None, None)
             _silent.pop()

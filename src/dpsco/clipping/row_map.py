@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +25,7 @@ from dpsco.clipping.leading_directions import Leading, leading_directions
 from dpsco.clipping.survey import dense, padded, unit_rows
 from dpsco.errors import InvalidArgument, positive
 from dpsco.json_files import canonical, decode_array, encode_array
+from dpsco.lazy import cached_property
 from dpsco.problem.domains import Domain
 from dpsco.problem.mapped_ball import MatrixBall
 from dpsco.query import Array

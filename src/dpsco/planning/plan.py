@@ -8,12 +8,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, positive_integer
 from dpsco.json_files import canonical, jsonable
+from dpsco.lazy import cached_property
 from dpsco.methods import Method, Schedule, Surveyed, method_from_dict
 from dpsco.planning.explain import explain
 from dpsco.planning.prediction import Prediction

@@ -23,11 +23,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from dpsco.lazy import cached_property
 from dpsco.planning.axes_geometry import size_groups
 from dpsco.planning.geometry import Geometry, floored
 from dpsco.planning.released_survey import ReleasedSurvey

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
+from dpsco.lazy import cached_property
 from dpsco.problem.domains import Domain
 from dpsco.query import Array
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import InvalidArgument, positive_integer
+from dpsco.lazy import cached_property
 from dpsco.rows.cells import Coded, label_text
 from dpsco.rows.column_kinds import Column, Entry
 

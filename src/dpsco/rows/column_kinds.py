@@ -12,13 +12,13 @@ import datetime
 import math
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.errors import InvalidArgument
+from dpsco.lazy import cached_property
 from dpsco.rows.cells import Coded, label_text
 
 __all__ = ["FALSE", "TRUE", "Boolean", "Column", "Date", "Entry", "Number", "Unit", "day_of"]

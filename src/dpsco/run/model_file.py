@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpsco.errors import CheckpointError, InvalidArgument
 from dpsco.json_files import read_sealed, write_sealed
+from dpsco.lazy import cached_property
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan
 from dpsco.problem import Logistic, Softmax

@@ -6,13 +6,13 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from dpsco.accounting import gaussian
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument
 from dpsco.json_files import jsonable
+from dpsco.lazy import cached_property
 
 __all__ = ["PrivacyReport"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsco.errors import DataError
 from dpsco.inference import Evidence, Inference, infer
+from dpsco.lazy import cached_property
 from dpsco.methods.in_geometry import released_by
 from dpsco.planning.geometry import Geometry
 from dpsco.planning.plan import Plan

@@ -20,7 +20,6 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,6 +37,7 @@ from dpsco.clipping.torch.structure import Failed, Structure, analyse, ghost_ter
 from dpsco.clipping.torch.terms import Dense, Term
 from dpsco.clipping.torch.weights import Weights
 from dpsco.errors import DataError, InvalidArgument, positive_integer
+from dpsco.fork_safety import ThreadLock
 from dpsco.query import Array, Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.rechunk import in_blocks
@@ -48,7 +48,7 @@ __all__ = ["TorchOracle", "oracle"]
 Tensor = Any
 MEMORY = 1 << 28
 LARGEST_PASS = 1024
-_MODEL_CODE = threading.RLock()
+_MODEL_CODE = ThreadLock()
 """Code of models need not be safe in threads: with two passes at a time, rows of one run could reach the other."""
 
 
@@ -244,7 +244,7 @@ class TorchOracle:
         terms: dict[str, Term] = {}
         if structure.passes is None:
             names = structure.others
-            with _MODEL_CODE:
+            with _MODEL_CODE.lock:
                 formed = [one_by_one(self._weights, names, self._loss, point, rows, labels) for point in points]
         else:
             found = [structure.passes(point, rows, labels, together=structure.together) for point in points]
@@ -303,7 +303,7 @@ class TorchOracle:
     # --- structure and types ------------------------------------------------------------------
 
     def _structure(self, width: int) -> Structure:
-        with _MODEL_CODE:
+        with _MODEL_CODE.lock:
             if width not in self._structures:
                 shape = (width,) if self._shape is None else self._shape
                 if math.prod(shape) != width:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from dpsco.clipping.bound import row_norms
 from dpsco.clipping.survey import MOMENTS, joint_parts, joint_rows, padded
 from dpsco.errors import DataError
+from dpsco.lazy import cached_property
 from dpsco.problem import CustomLoss, Problem
 from dpsco.query import Array, Moment
 from dpsco.rows.gate import Declared

@@ -20,11 +20,12 @@ Cost
 from __future__ import annotations
 
 import abc
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsco.lazy import cached_property
 from dpsco.query import Array
 from dpsco.release.mechanisms.protocol import Draw, Mechanism, NoiseBuffers
 from dpsco.release.mechanisms.toeplitz import SquareRoot, lower_toeplitz

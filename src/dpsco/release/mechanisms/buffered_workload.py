@@ -23,13 +23,14 @@ Cost
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from dpsco.algorithm_1 import Z_STEPS, response
 from dpsco.errors import InvalidArgument, one_of, positive, positive_integer
+from dpsco.lazy import cached_property
 from dpsco.query import Array
 from dpsco.release.mechanisms.blt import Buffered, Decays, starting_point, unpack
 from dpsco.release.mechanisms.prior import Prior, curvature_grid, prior_for, square_root_noise

@@ -20,12 +20,12 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable
-from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from dpsco.errors import HorizonError, InvalidArgument, positive_integer
+from dpsco.lazy import cached_property
 from dpsco.query import Array
 from dpsco.release.long_vectors import combined
 

@@ -10,11 +10,11 @@ Cost        the memory of one segment.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 
 import numpy as np
 
 from dpsco.errors import InvalidArgument
+from dpsco.lazy import cached_property
 from dpsco.query import Array
 from dpsco.release.mechanisms.protocol import Draw, Mechanism, NoiseBuffers
 

@@ -19,10 +19,10 @@ Cost
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 import numpy as np
 
+from dpsco.lazy import cached_property
 from dpsco.query import Array
 from dpsco.release.mechanisms.protocol import Draw, Increments, Mechanism, NoiseBuffers
 

@@ -28,13 +28,14 @@ Cost
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from dpsco.algorithm_1 import Z_STEPS, response
 from dpsco.errors import one_of, positive
+from dpsco.lazy import cached_property
 from dpsco.query import Array
 from dpsco.release.mechanisms.optimal import decoder_of, optimal_for_gram, triangular_factor
 from dpsco.release.mechanisms.prior import Prior, noise_of_gains, prior_for

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsco.fork_safety import ThreadLock
 from dpsco.rows.readers.source import arrow
 
 __all__ = ["BLOCK_BYTES", "CsvForm", "LinesOfBlanks", "silent"]
@@ -136,7 +136,7 @@ class LinesOfBlanks:
         return batch.take(pa.array(np.cumsum(~absent) - 1, mask=absent))
 
 
-_SILENT = threading.Lock()
+_SILENT = ThreadLock()
 _inside = 0
 _before: Any = None
 
@@ -148,14 +148,14 @@ def silent() -> Iterator[None]:
     Several threads may be inside: the first puts the hook in place, and the last takes it away.
     """
     global _inside, _before
-    with _SILENT:
+    with _SILENT.lock:
         if not _inside:
             _before, sys.unraisablehook = sys.unraisablehook, _hook
         _inside += 1
     try:
         yield
     finally:
-        with _SILENT:
+        with _SILENT.lock:
             _inside -= 1
             if not _inside:
                 sys.unraisablehook = _before
