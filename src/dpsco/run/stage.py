@@ -150,6 +150,14 @@ class Ledgers:
             self._opened[place] = self._resources.enter_context(
                 open_folder(place, about, digest, *sizes, key, resume=self._resume, process=self._process)
             )
+            begun = self._opened[place]
+            if (
+                begun.folder is not None
+                and begun.fingerprint(0) is None
+                and (begun.folder / "rounds/secret.json").exists()
+            ):
+                self._resources.close()
+                raise CheckpointError(_LOST)  # of a run that got further; a new one could not go on behind its survey
         return self._opened[place]
 
 
