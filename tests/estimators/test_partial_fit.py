@@ -224,6 +224,29 @@ def test_the_first_rows_are_checked_before_anything_is_spent(tmp_path) -> None:
     assert account.runs == []
 
 
+@pytest.mark.parametrize(
+    ("rows", "ids"),
+    [(10, np.arange(10.0)), (10, np.arange(9)), (10, np.ones((10, 2), int)), (N + 1, np.arange(N + 1))],
+    ids=["ids in floating point", "too few ids", "two columns of ids", "more rows than n"],
+)
+def test_a_first_call_that_is_refused_is_not_charged(tmp_path, rows, ids) -> None:
+    account = dpsco.Account.create(tmp_path / "people.json", dpsco.Budget(1.1, 1e-6, records=2))
+    model = PrivateLogisticRegression(**KW, account=account, max_rows_per_unit=2)
+    with pytest.raises(dpsco.errors.DpscoError, match=r"ids|unit|announced"):
+        model.partial_fit(np.resize(X, (rows, 5)), np.resize(Y, rows), unit=ids)
+    assert account.runs == []
+    model.partial_fit(X[:10], Y[:10], unit=np.arange(10))  # the limit has room for one run
+    model.partial_fit(X[10:20], Y[10:20], unit=np.arange(10))
+    assert len(account.runs) == 1
+
+
+def test_ids_of_a_later_call_are_not_ignored() -> None:
+    model = PrivateLogisticRegression(**KW).partial_fit(X[:10], Y[:10])
+    with pytest.raises(dpsco.InvalidArgument, match="go together"):
+        model.partial_fit(X[10:20], Y[10:20], unit=np.arange(10))
+    model.partial_fit(X[10:20], Y[10:20])  # the refused call ended no run
+
+
 def test_no_cell_is_quoted_in_an_error() -> None:
     X = np.array([["patient-4711", "1"], ["2", "3"]], dtype=object)
     with pytest.raises(dpsco.DataError, match="not numbers") as caught:

@@ -201,9 +201,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         if is_empty((X, y)):
             return self
         with self.__dict__.setdefault("_turns", Turns()).lock:  # two threads at the start would begin two runs
-            run, X, targets = self._begun(X, y, classes, unit)
-        ids = None if self._units is None else column_texts(checked_ids(unit, len(targets)), of="id")
-        run.begin_push(len(targets))
+            run, X, targets, ids = self._begun(X, y, classes, unit)
         if self._units is not None and ids is not None:  # between begin and end, so that one thread counts at a time
             targets[~self._units.counted_texts(*ids)] = np.nan
         run.push(self._in_ball(X), targets, within=True)
@@ -211,8 +209,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         run.unfinished = False
         return self
 
-    def _begun(self, X: Any, y: Any, classes: Any, unit: Any) -> tuple[Run, Any, Array]:
-        """Return the run of ``partial_fit``, begun by its first rows, and rows and targets behind the gate."""
+    def _begun(self, X: Any, y: Any, classes: Any, unit: Any) -> tuple[Run, Any, Array, Any]:
+        """Return the run of ``partial_fit``, begun by its first rows; rows, targets and ids behind the gate."""
         first = self.__dict__.get("_run") is None  # after fit, too: a new run and a new budget, as a second fit is
         if not first and not isinstance(self._run, Run):
             raise HorizonError("A run in progress does not survive pickling: this copy can predict, not go on.")
@@ -220,17 +218,20 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
             self._stated_classes = classes
         X, y = self._validated(X, y, first=first, made_by=encoded_by(X) if first else None)
         loss, targets, leaks = self._targets(y, whole=False, strict=first and self._strict)
+        new = self._cap(unit)  # in every call: both unit and max_rows_per_unit, or neither
+        cap = new if first else self._units
+        ids = None if cap is None else column_texts(checked_ids(unit, len(targets)), of="id")
         if first:
-            key, _ = self._randomness()
-            self._units = self._cap(unit)
             planned = self._plan(loss, positive_integer("n", self.n, "It is the number of rows."))
-            facts, start = self._facts(self._units, leaks, self.columns is None), self._start(planned)
-            run = Run(planned, oracle=library_oracle(planned), start=start, key=key, facts=facts)
-            account = open_account(self.account)
-            if account is not None:
+            facts, (key, _) = self._facts(cap, leaks, self.columns is None), self._randomness()
+            run = Run(planned, oracle=library_oracle(planned), start=self._start(planned), key=key, facts=facts)
+            run.begin_push(len(targets))  # before the charge: what is refused has cost nothing
+            if (account := open_account(self.account)) is not None:
                 run.charge(account)
-            self._run = run
-        return self._run, X, targets
+            self._units, self._run = cap, run
+        else:
+            self._run.begin_push(len(targets))
+        return self._run, X, targets, ids
 
     # --- pieces -------------------------------------------------------------------------------------
 
