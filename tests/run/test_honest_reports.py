@@ -128,7 +128,34 @@ def test_a_complete_run_that_is_given_back_states_its_own_rows(tmp_path) -> None
     assert again.report.to_json() == first.report.to_json()
     np.testing.assert_array_equal(again.model.coef, first.model.coef)
     dpsco.train(plan, dpsco.stream(chunks()), checkpoint=tmp_path, resume=True)
-    assert len(read) <= 1  # a run that is complete needs no rows
+    assert not read  # a run that is complete needs no rows
+
+
+@pytest.mark.parametrize("survey", ["none", "full"])
+@pytest.mark.parametrize("gone", ["used up", "broken", "not finite", "of another width"])
+def test_a_complete_run_is_given_back_when_its_rows_are_gone(gone: str, survey: str, tmp_path: Path) -> None:
+    """A stream is read once: whoever lost the model, and not the checkpoint, has no rows to show."""
+
+    def broken():
+        raise OSError("no such topic")
+        yield
+
+    account = dpsco.Account.create(tmp_path / "people.json", BUDGET)
+    planned = dpsco.plan(PROBLEM, n=64, budget=BUDGET, rounds=4, survey=survey)
+    options = {"checkpoint": tmp_path / "run", "account": account}
+    first = dpsco.train(planned, dpsco.stream(X, Y), **options)
+    streams = {
+        "used up": dpsco.stream(iter([])),
+        "broken": dpsco.stream(broken()),
+        "not finite": dpsco.stream(np.full_like(X, np.nan), Y),
+        "of another width": dpsco.stream(X[:, :2], Y),
+    }
+    seen: list[dpsco.Round] = []
+    again = dpsco.train(planned, streams[gone], **options, resume=True, on_round=seen.append)
+    np.testing.assert_array_equal(again.model.coef, first.model.coef)
+    assert again.report.to_json() == first.report.to_json()
+    assert tuple(seen) == first.trace
+    assert len(account.runs) == 1
 
 
 def test_a_run_that_is_given_back_keeps_what_its_readers_were_asked_to_trust(tmp_path) -> None:
