@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import cross_val_predict
 
 import dpsco
 from dpsco import DataError, PrivateLinearRegression, PrivateLogisticRegression
@@ -116,3 +117,28 @@ def test_codes_of_many_integers_are_those_of_each_by_itself(dtype, odd) -> None:
             class_codes(labels, np.array([0, 1]), unknown="error")
     else:
         assert np.array_equal(class_codes(labels, np.array([0, 1]), unknown="error"), expected)
+
+
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+@pytest.mark.parametrize("wrap", [list, np.array, pd.Series])
+def test_no_warning_says_how_many_of_the_declared_labels_occur(wrap, call) -> None:
+    """scikit-learn warns where more than half of the labels differ: one row decides it."""
+    classes = [f"c{k:02d}" for k in range(30)]
+    half = [classes[k % 25] for k in range(50)]
+    seen = []
+    for labels in (half, [*half[:-1], classes[25]]):
+        model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=classes, survey="none", n=50)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            getattr(model, call)(X[:50], wrap(labels))
+        seen.append([str(warning.message) for warning in caught])
+    assert seen[0] == seen[1]
+
+
+def test_tools_that_number_the_labels_are_named_and_work_with_numbered_classes() -> None:
+    words = np.where(np.array(Y) == 1, "yes", "no")
+    model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, rounds=3, classes=["no", "yes"])
+    with pytest.raises(dpsco.InvalidArgument, match=r"classes=\[0, 1"):
+        cross_val_predict(model, X, words, cv=2, method="predict_proba")
+    found = cross_val_predict(model.set_params(classes=[0, 1]), X, words, cv=2, method="predict_proba")
+    assert found.shape == (300, 2)

@@ -83,7 +83,11 @@ def class_codes(labels: Any, classes: NDArray[Any], *, unknown: str) -> NDArray[
     """
     kind = getattr(getattr(labels, "dtype", None), "kind", "O")
     if unknown == "error" and kind != "O" and (kind in "SUT") != (classes.dtype.kind in "SUO"):
-        raise InvalidArgument("Expected classes and y of one type: one holds text, the other numbers.")
+        raise InvalidArgument(
+            "Expected classes and y of one type: one holds text, the other numbers. (Some tools of scikit-learn hand "
+            "labels on as 0, 1, ...: cross_val_predict with a method, VotingClassifier, BaggingClassifier. State "
+            "classes=[0, 1, ...] there.)"
+        )
     whole = _whole_numbers(labels, classes)
     if whole is not None:
         return _known(whole, unknown)

@@ -17,6 +17,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from dpsco.clipping.no_warnings import no_warnings
 from dpsco.errors import DataError, InvalidArgument, positive_integer
 from dpsco.rows.check_beside import CheckBeside
 from dpsco.rows.column_types import form_of
@@ -157,11 +158,15 @@ def one_column(y: Any, rows: int, *, strict: bool) -> Any:
 
 
 def check_labels(y: Any) -> None:
-    """Raise ``DataError`` if ``y`` holds no labels of classes; the text of scikit-learn names a kind and no cell."""
+    """Raise ``DataError`` if ``y`` holds no labels of classes; the text of scikit-learn names a kind and no cell.
+
+    Its warnings are left out: it counts the different labels, and one row decides whether they are more than half.
+    """
     if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biu":
         return  # whole numbers are labels, whatever they are
     try:
-        check_classification_targets(y)
+        with no_warnings():
+            check_classification_targets(y)
     except Exception as error:
         told = str(error)
         known = isinstance(error, ValueError) and told.startswith("Unknown label type: ")
