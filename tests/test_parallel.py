@@ -9,6 +9,7 @@ import numpy as np  # noqa: F401  (loads a BLAS)
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from dpsco import parallel
 from dpsco.parallel import for_each, one_blas_thread, team
 
 
@@ -110,6 +111,13 @@ def blas_threads() -> list[int]:
     return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
 
 
+@pytest.fixture
+def no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that tests before left for good, as a worker of a cluster does, are none of these tests'."""
+    monkeypatch.setattr(parallel, "_LIMITED", parallel._Limited())
+
+
+@pytest.mark.usefixtures("no_limits")
 def test_blas_has_one_thread_inside_nested_limits_and_its_own_number_again_behind_them() -> None:
     with threadpool_limits(2, user_api="blas"):
         with one_blas_thread():
@@ -127,6 +135,7 @@ def test_blas_has_one_thread_inside_nested_limits_and_its_own_number_again_behin
         assert set(blas_threads()) == {2}
 
 
+@pytest.mark.usefixtures("no_limits")
 def test_blas_has_one_thread_until_the_last_of_two_runs_in_two_threads_ends() -> None:
     ended, looked, seen = threading.Event(), threading.Event(), list[list[int]]()
 
@@ -147,6 +156,7 @@ def test_blas_has_one_thread_until_the_last_of_two_runs_in_two_threads_ends() ->
         assert set(blas_threads()) == {2}
 
 
+@pytest.mark.usefixtures("no_limits")
 def test_blas_has_one_thread_in_any_thread_whichever_limited_it_first() -> None:
     seen = list[list[int]]()
 

@@ -28,7 +28,8 @@ COUNTED_ONCE = (
     Mutant(
         "two threads count the rows of a unit",
         (
-            ("estimators/base.py", "        run.begin_push(len(targets))\n", ""),
+            ("estimators/base.py", "            run.begin_push(len(targets))  # before the charge", "            #"),
+            ("estimators/base.py", "            self._run.begin_push(len(targets))\n", "            pass\n"),
             (
                 "run/run.py",
                 "        if not within:\n            self.begin_push",

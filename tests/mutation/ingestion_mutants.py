@@ -135,8 +135,8 @@ INGESTION = (
         (
             (
                 "rows/column_types.py",
-                '_POLARS.get(kind.__class__.__name__, "records")',
-                '_POLARS.get(kind.__class__.__name__, "cells")',
+                '_POLARS.get(kind.base_type().__name__, "records")',
+                '_POLARS.get(kind.base_type().__name__, "cells")',
             ),
         ),
         (f"{TYPES}::test_types_of_polars",),

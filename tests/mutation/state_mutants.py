@@ -59,7 +59,7 @@ STATE = (
         (
             (
                 "clipping/torch/oracle.py",
-                "            with _MODEL_CODE:\n                formed",
+                "            with _MODEL_CODE.lock:\n                formed",
                 "            if True:\n                formed",
             ),
         ),

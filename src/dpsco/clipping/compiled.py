@@ -26,6 +26,7 @@ from dpsco.clipping.borrowed_zeros import borrow, give_back
 from dpsco.clipping.kernel_inputs import ask_of, flat, row_type
 from dpsco.clipping.linear import LinearOracle, try_slope
 from dpsco.clipping.softmax import SoftmaxOracle
+from dpsco.lazy import cached_property
 from dpsco.parallel import available_threads, team
 from dpsco.problem.losses import Loss, Softmax
 from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, Clipped, Query, chunk_multiple, to_grid
@@ -240,7 +241,7 @@ class CompiledOracle:
         """Return the query as kernels take it."""
         return ask_of(query, width, single, **self._facts)
 
-    @functools.cached_property
+    @cached_property
     def _facts(self) -> dict[str, Any]:
         """What all queries have in common."""
         from dpsco.clipping.kernels.slopes import CUSTOM, KINDS
