@@ -228,7 +228,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
             run.begin_push(len(targets))  # before the charge: what is refused has cost nothing
             if (account := open_account(self.account)) is not None:
                 run.charge(account)
-            self._units, self._run = cap, run
+            self._units: ContributionCap | None = cap
+            self._run = run
         else:
             self._run.begin_push(len(targets))
         return self._run, X, targets, ids
@@ -377,9 +378,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the model, not a run in progress: that holds rows and the noise key."""
-        state = dict(super().__getstate__())
-        for held in ("_units", "_turns"):
-            state.pop(held, None)
+        state = {name: held for name, held in super().__getstate__().items() if name not in ("_units", "_turns")}
         if state.get("_run") is not None:
             state["_run"] = "not pickled"
         return state
