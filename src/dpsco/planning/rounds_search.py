@@ -82,7 +82,8 @@ def search(given: Candidates) -> Found:
     by_ridge = least.reshape(-1, shape[-1])
     few = np.asarray(np.argmin(by_ridge, axis=0), np.intp) * shape[-1] + np.arange(shape[-1])
     enough = np.min(_tried(given, sums, few)[0])
-    places = np.flatnonzero(~(least > enough))  # NaN stays
+    # NaN stays. So do the few: rounding may put the bound of the best above its own merit.
+    places = np.union1d(few, np.flatnonzero(~(least > enough)))
     merits, parts = _tried(given, sums, places)
     clip, at = np.unravel_index(int(np.argmin(merits)), merits.shape)
     run, beta, ridge = (int(k) for k in np.unravel_index(places[at], shape))
