@@ -246,3 +246,11 @@ def test_a_pickle_holds_the_model_and_nothing_secret() -> None:
         *("_day", "_shrinkage"),  # the date of the first call, and words
     }
     assert clf._run is None
+
+
+@pytest.mark.parametrize("survey", ["full", "intervals", "diagonal", "low-rank"])
+@pytest.mark.parametrize("n", [1, 2, 3, 10])
+def test_a_survey_of_too_few_rows_is_refused_by_name(n, survey) -> None:
+    model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1], survey=survey)
+    with pytest.raises(dpsco.InvalidArgument, match=f"well below n={n}"):
+        model.fit(np.ones((n, 3)), [0] * n)

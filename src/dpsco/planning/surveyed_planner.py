@@ -161,7 +161,7 @@ def survey_choice(
             return SurveyChoice(None, 0, f"n={n} rows without an intercept are too few to gain from one")
         if n < 50 * (rounds or MOST_ROUNDS) or noise > HOPELESS * n:
             return SurveyChoice(None, 0, f"the survey's noise would be {ratio:.0f} times a typical direction")
-    rows = int(min(max(wanted, LEAST_SHARE * n), most * n))
+    rows = max(1, int(min(max(wanted, LEAST_SHARE * n), most * n)))
     kind = "full" if kind == "intervals" else kind
     return SurveyChoice(kind, rows, f"noise over a typical direction: {noise / rows:.2g}")
 
