@@ -75,6 +75,7 @@ AVOID: dict[str, tuple[PublicColumns, Callable[[list[Any]], Any], list[Any], int
         5,
         "n/a?",
     ),
+    "`strict=False`": (NUMBERS, lambda c: pl.DataFrame({"x": c}, strict=False), POINTS, 0, np.int8(5)),
     "`DataFrame.round`": (NUMBERS, lambda c: pd.DataFrame({"x": c}).round(1), POINTS, 5, "?"),
     "`to_csv(float_format=)`": (NUMBERS, written, POINTS, 5, "?"),
 }
