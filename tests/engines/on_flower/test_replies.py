@@ -22,7 +22,7 @@ HOSTS = {
     node: {f"c{node}": linear_gradients(PROBLEM, np.random.default_rng(node).normal(size=(2, 3)), [0, 1])}
     for node in range(12)
 }
-LIAR, LATE = 7, 9
+LIAR, LATE = 7, frozenset((8, 9, 10, 11))  # some of the late ones are in the liar's round
 
 
 class Records(dict[str, Any]):
@@ -80,7 +80,7 @@ class Grid:
         if message.message_type == transport.QUERY:
             if self.slow and node == LIAR:  # it announced a reply, and sends its parts one by one
                 time.sleep(1.0)
-            if node == LATE and time.monotonic() < message.sent + self.late:
+            if node in LATE and time.monotonic() < message.sent + self.late:
                 return
         if message.message_type == transport.CALL:
             said: Any = places_of(HOSTS[node], record["run"], record["places"], Hashed())
@@ -133,14 +133,14 @@ def test_a_reply_that_cannot_be_read_is_that_of_one_node(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("late", [0.5, 60.0])
 def test_a_reply_that_takes_long_to_read_lets_no_late_one_count(late: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Node 7 is read from 0 s to 1 s and the round ends at 0.25 s: node 9, there at 0.5 s, is late either way."""
+    """Node 7 is read from 0 s to 1 s and the round ends at 0.25 s: nodes 8 to 11, there at 0.5 s, are late anyway."""
     nobody = Grid(late=60.0)
     assert np.array_equal(model(monkeypatch, Grid(slow=True, late=late), 0.25), model(monkeypatch, nobody, 0.25))
-    assert LATE not in nobody.asked
+    assert not LATE & set(nobody.asked)
 
 
 def test_a_reply_that_takes_long_to_read_makes_no_other_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Node 9 answers before the timeout, while node 7 is read; and node 7 itself was there in time."""
+    """Nodes 8 to 11 answer before the timeout, while node 7 is read; and node 7 itself was there in time."""
     assert np.array_equal(model(monkeypatch, Grid(slow=True, late=0.2), 0.5), model(monkeypatch, Grid()))
 
 
