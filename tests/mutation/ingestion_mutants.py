@@ -45,7 +45,7 @@ INGESTION = (
         "the zone of the first cell decides on the days of an Arrow column",
         (
             (
-                "rows/readers/arrow.py",
+                "rows/readers/arrow_columns.py",
                 "return _times(whole.cast(pa.int64()), kind.unit)",
                 'return _times(arrow("pyarrow.compute").local_timestamp(whole).cast(pa.int64()), kind.unit)',
             ),
@@ -64,7 +64,13 @@ INGESTION = (
     ),
     Mutant(
         "decimals are multiplied by a power of ten that one row decides on",
-        (("rows/readers/arrow.py", "if pa.types.is_decimal(column.type):  # the digits", "if False:  # the digits"),),
+        (
+            (
+                "rows/readers/arrow_columns.py",
+                "if pa.types.is_decimal(column.type):  # the digits",
+                "if False:  # the digits",
+            ),
+        ),
         (f"{DECIDES}::test_the_digits_of_one_decimal_change_no_other_number_of_a_file",),
     ),
     Mutant(
@@ -74,7 +80,7 @@ INGESTION = (
     ),
     Mutant(
         "one index for the levels of all chunks",
-        (("rows/readers/arrow.py", "return list(column.chunks) or", "return [column.combine_chunks()] or"),),
+        (("rows/readers/arrow_columns.py", "return list(column.chunks) or", "return [column.combine_chunks()] or"),),
         (f"{DECIDES}::test_one_level_more_than_an_index_of_arrow_counts_stops_no_call",),
     ),
     Mutant(
@@ -178,7 +184,13 @@ INGESTION = (
     ),
     Mutant(
         "targets of float32 unless one is missing",
-        (("rows/readers/arrow.py", "_chunks(decoded(column))], dtype=np.float64)", "_chunks(decoded(column))])"),),
+        (
+            (
+                "rows/readers/arrow_columns.py",
+                "_chunks(decoded(column))], dtype=np.float64)",
+                "_chunks(decoded(column))])",
+            ),
+        ),
         (f"{CLASSES}::test_a_missing_target_of_float32_leaves_the_targets_of_other_rows",),
     ),
     Mutant(

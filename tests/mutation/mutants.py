@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from tests.mutation.counted_once_mutants import COUNTED_ONCE
 from tests.mutation.diagonal_mutants import DIAGONAL
+from tests.mutation.federation_mutants import FEDERATION
 from tests.mutation.ingestion_mutants import INGESTION
 from tests.mutation.mutant import Mutant
+from tests.mutation.network_mutants import NETWORKS
 from tests.mutation.objective_mutants import OBJECTIVE
 from tests.mutation.one_row_mutants import ONE_ROW
 from tests.mutation.state_mutants import STATE
@@ -211,48 +213,6 @@ MUTANTS = (
         ("tests/clipping/test_sparse.py::test_a_sum_is_bit_for_bit_the_sum_of_what_each_row_adds_alone",),
     ),
     Mutant(
-        "losses in JAX clipped to twice the clip",
-        (("clipping/jax/clipped_sum.py", "jnp.where(over, clip / ", "jnp.where(over, 2 * clip / "),),
-        ("tests/replay/test_every_oracle.py::test_the_bound_is_nearly_reached[jax]",),
-    ),
-    Mutant(
-        "models in PyTorch clipped to twice the clip",
-        (
-            (
-                "clipping/torch/clipped_sum.py",
-                "clip_scale(norms.cpu().numpy(), clip, len(terms))",
-                "clip_scale(norms.cpu().numpy(), 2 * clip, len(terms))",
-            ),
-        ),
-        ("tests/replay/test_every_oracle.py::test_the_bound_is_nearly_reached[torch]",),
-    ),
-    Mutant(
-        "a client's word taken for its clip",
-        (("engines/flower/server.py", "        if length <= bound:\n", "        if True:\n"),),
-        ("tests/replay/test_every_federation.py::test_a_client_moves_one_round_whatever_it_says[unclipped]",),
-    ),
-    Mutant(
-        "an answer that comes twice counts twice",
-        (("engines/flower/server.py", "total = total + counted\n", "total = total + counted * (1 + len(again))\n"),),
-        ("tests/replay/test_every_federation.py::test_a_client_moves_one_round_whatever_it_says[twice]",),
-    ),
-    Mutant(
-        "replies read one after the other: a slow one lets late ones count",
-        (("engines/flower/transport.py", "reader.start()", "reader.run()"),),
-        ("tests/engines/on_flower/test_replies.py::test_a_reply_that_takes_long_to_read_lets_no_late_one_count[0.5]",),
-    ),
-    Mutant(
-        "a client counts in rounds that are not its own",
-        (
-            (
-                "engines/flower/server.py",
-                "elif called_by(asked, self._assignment, name):",
-                "elif True:",
-            ),
-        ),
-        ("tests/engines/on_flower/test_faults.py::test_a_faulty_client_counts_as_zero[not its round]",),
-    ),
-    Mutant(
         "no dither on fine grids",
         (("release/float_noise.py", "        width *= 2.0\n", "        break\n"),),
         (f"{FLOAT_NOISE}::test_a_fine_grid_without_a_dither_would_reveal_more_than_mu_and_with_it_a_thousandth",),
@@ -351,31 +311,11 @@ MUTANTS = (
         (("clipping/sketch.py", "clip_scale(lengths, TAU * longest, b.shape[1])", "clip_scale(lengths, np.inf, 1)"),),
         ("tests/clipping/test_low_rank.py::test_no_row_has_a_longer_sketch_than_stated[True]",),
     ),
-    Mutant(
-        "a federation asks surveyed clients again",
-        (("engines/flower/client.py", "asked.first <= place < asked.last", "place < asked.last"),),
-        (
-            "tests/engines/on_flower/test_surveyed.py::"
-            "test_every_client_is_asked_once_and_the_stretches_of_places_are_disjoint",
-        ),
-    ),
-    Mutant(
-        "a federation that takes second moments under replace",
-        (
-            (
-                "engines/flower/server.py",
-                "if plan.schedule.survey_length and",
-                "if isinstance(plan.method, Surveyed) and",
-            ),
-        ),
-        (
-            "tests/engines/on_flower/test_surveyed.py::"
-            "test_second_moments_under_replace_are_refused_whatever_method_asks_for_them[client]",
-        ),
-    ),
     *COUNTED_ONCE,
     *DIAGONAL,
+    *FEDERATION,
     *INGESTION,
+    *NETWORKS,
     *ONE_ROW,
 )
 

@@ -12,12 +12,6 @@ DECIDES = "tests/rows/test_types_one_cell_decides.py"
 DAMAGE = "tests/rows/test_damage_or_cell.py"
 IDS = "tests/rows/test_ids.py"
 LINES = "tests/rows/test_lines_of_csv.py"
-FAULTS = "tests/engines/on_flower/test_faults.py"
-MATRICES = (
-    "tests/clipping/torch/test_finite_matrices.py::"
-    "test_a_row_whose_matrix_is_not_finite_prints_nothing_and_counts_as_zero"
-)
-PRESENCE = "tests/engines/on_flower/test_presence.py"
 
 ONE_ROW = (
     Mutant(
@@ -70,9 +64,9 @@ ONE_ROW = (
         "a cell with a plus that is not UTF-8 stops the run",
         (
             (
-                "rows/readers/arrow.py",
-                "        column = pc.if_else(is_number, column, pa.scalar(None, column.type))\n",
-                '        column = pc.if_else(is_number, pc.utf8_ltrim(column, "+"), pa.scalar(None, column.type))\n',
+                "rows/readers/arrow_columns.py",
+                "        column = pc.if_else(numeric, column, pa.scalar(None, column.type))\n",
+                '        column = pc.if_else(numeric, pc.utf8_ltrim(column, "+"), pa.scalar(None, column.type))\n',
             ),
         ),
         (f"{LINES}::test_one_cell_that_is_not_utf8_stops_no_column_of_numbers",),
@@ -84,7 +78,7 @@ ONE_ROW = (
     ),
     Mutant(
         "ids of tables as canonical numbers",
-        (("rows/readers/arrow.py", "_as_text(batch.column(name)), id_text)", "_as_text(batch.column(name)))"),),
+        (("rows/readers/arrow_columns.py", "_as_text(batch.column(name)), id_text)", "_as_text(batch.column(name)))"),),
         (f"{IDS}::test_different_ids_are_different_people_in_files",),
     ),
     Mutant(
@@ -131,17 +125,6 @@ ONE_ROW = (
         (f"{DECLARED}::test_a_blank_line_is_a_row_and_moves_no_other",),
     ),
     Mutant(
-        "a JAX round in whole numbers where the loss would take them",
-        (
-            (
-                "clipping/jax/blocks.py",
-                "((floats, floats), (floats, whole), (whole, floats), (whole, whole))",
-                "((whole, floats), (whole, whole), (floats, floats), (floats, whole))",
-            ),
-        ),
-        (f"{ODD}::test_a_missing_cell_in_the_first_chunk_does_not_cast_the_rows_of_a_jax_round",),
-    ),
-    Mutant(
         "labels that are numpy scalars are no labels",
         (
             (
@@ -151,17 +134,6 @@ ONE_ROW = (
             ),
         ),
         (f"{ODD}::test_one_odd_label_leaves_every_other_row_its_own",),
-    ),
-    Mutant(
-        "a node with a long sum is dropped whole",
-        (
-            (
-                "engines/flower/server.py",
-                "            shorter = numbers.astype(np.float64) * (most / length)\n",
-                "            return None\n            shorter = numbers.astype(np.float64) * (most / length)\n",
-            ),
-        ),
-        ("tests/engines/on_flower/test_faults.py::test_one_more_row_moves_a_long_sum_by_no_more_than_one_row",),
     ),
     Mutant(
         "an item of many rows counts as many rows",
@@ -215,17 +187,6 @@ ONE_ROW = (
             ),
         ),
         (f"{ODD}::test_messages_quote_no_row",),
-    ),
-    Mutant(
-        "labels of a torch run in the type of their chunk",
-        (
-            (
-                "clipping/torch/oracle.py",
-                "y = torch.tensor(_plain(labels)).to(self._device, structure.labels)",
-                "y = torch.tensor(_plain(labels)).to(self._device)",
-            ),
-        ),
-        (f"{ODD}::test_one_nan_label_does_not_stop_a_torch_run",),
     ),
     Mutant(
         "an id of an unknown kind is compared",
@@ -286,42 +247,9 @@ ONE_ROW = (
         (f"{ODD}::test_the_forms_of_one_number_are_one_person",),
     ),
     Mutant(
-        "labels beyond a model's outputs are spent as zero rows",
-        (
-            (
-                "clipping/torch/oracle.py",
-                "return None if structure.classes is None else ClassLabels(structure.classes)",
-                "return None",
-            ),
-        ),
-        (f"{ODD}::test_labels_beyond_a_torch_models_outputs_are_refused_before_a_row_is_spent",),
-    ),
-    Mutant(
         "an audit that saw nothing passes",
         (("audit/replay.py", "tested=not idle", "tested=True"),),
         ("tests/audit/test_audit.py::test_an_audit_that_observed_nothing_is_not_tested_and_not_passed",),
-    ),
-    Mutant(
-        "the raw count decides that nobody answered",
-        (
-            (
-                "engines/flower/server.py",
-                "return silent(count.release(counted, None if store is None else store.folder), count)",
-                "return not counted",
-            ),
-        ),
-        (f"{PRESENCE}::test_the_decision_rests_on_the_released_count_alone",),
-    ),
-    Mutant(
-        "training keeps the budget of the count",
-        (
-            (
-                "engines/flower/presence.py",
-                "budget=_part(self.plan.budget, math.sqrt(1.0 - SHARE * SHARE))",
-                "budget=self.plan.budget",
-            ),
-        ),
-        (f"{PRESENCE}::test_training_and_count_together_have_the_budget",),
     ),
     Mutant(
         "a gradient function is tried only where a row failed",
@@ -336,21 +264,6 @@ ONE_ROW = (
             "tests/clipping/test_per_example.py::"
             "test_a_row_on_which_the_function_fails_is_a_zero_row_even_if_synthetic_rows_of_zeros_fail_too",
         ),
-    ),
-    Mutant(
-        "places that a model has changed count as checked",
-        (("clipping/torch/batching_rules.py", "if own != memory}", "}"),),
-        ("tests/clipping/torch/test_batching_rules.py::test_a_row_moves_the_sum_by_one_clip_at_most",),
-    ),
-    Mutant(
-        "a loop over a block of rows ends with its slowest row",
-        (("clipping/jax/known_primitives.py", '"regularized_incomplete_beta", ', ""),),
-        ("tests/clipping/jax/test_isolation.py::test_a_primitive_that_mixes_rows_under_vmap_gets_one_row",),
-    ),
-    Mutant(
-        "places of a node taken as they come",
-        (("engines/flower/transport.py", "all(type(place) is int for place in places)", "True"),),
-        ("tests/engines/on_flower/test_replies.py::test_a_node_that_names_no_places_is_asked_in_every_round",),
     ),
     Mutant(
         "the first line of a text file in messages",
@@ -400,33 +313,5 @@ ONE_ROW = (
             "test_warnings_of_python_code_inside_the_function_are_silent_on_rows_of_the_data",
             "tests/engines/on_flower/test_client.py::test_what_a_gradient_function_warns_of_on_its_rows_is_not_shown",
         ),
-    ),
-    Mutant(
-        "a client whom no answer can name",
-        (("engines/flower/client.py", " if can_carry(client) else None", ""),),
-        (f"{FAULTS}::test_an_id_that_an_answer_cannot_name_costs_no_other_client_of_its_node",),
-    ),
-    Mutant(
-        "a gradient function that ends the process of a node",
-        (("engines/flower/client.py", "except BaseException:", "except Exception:"),),
-        (
-            "tests/engines/on_flower/test_client.py::"
-            "test_whatever_a_gradient_function_raises_costs_its_own_client_alone[SystemExit]",
-        ),
-    ),
-    Mutant(
-        "a matrix of a row that is not finite reaches LAPACK, which prints a line",
-        (("clipping/torch/recorded.py", "                check_matrices(given, options)", "                pass"),),
-        (f"{MATRICES}[svdvals-False]",),
-    ),
-    Mutant(
-        "the same where the model computes one row at a time",
-        (("clipping/torch/set_memory.py", "            check_matrices(args, kwargs)", "            pass"),),
-        (f"{MATRICES}[svdvals-True]",),
-    ),
-    Mutant(
-        "the same in JAX",
-        (("clipping/jax/factors.py", "    program = with_finite_matrices(program)\n", ""),),
-        (f"{MATRICES.replace('torch', 'jax')}[scan]",),
     ),
 )

@@ -21,7 +21,7 @@ from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.prefetch import prefetched
 from dpsco.rows.public_columns import PublicColumns
-from dpsco.rows.readers.arrow import arrow_numbers, arrow_text
+from dpsco.rows.readers.arrow_columns import arrow_numbers, arrow_text
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.shuffle import shuffled
 

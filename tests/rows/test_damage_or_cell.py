@@ -12,7 +12,7 @@ import pytest
 from dpsco import PublicColumns
 from dpsco.errors import DataError
 from dpsco.rows.file_stream import FileRows, Labels
-from dpsco.rows.readers import arrow
+from dpsco.rows.readers import arrow_columns
 from dpsco.rows.readers.parquet import ParquetSource
 
 DAY = 86_400_000
@@ -57,7 +57,7 @@ def test_what_arrow_says_while_cells_are_made_numbers_is_not_shown(tmp_path: Any
     def refuses(column: Any) -> Any:
         raise pa.ArrowInvalid("secret 41.5")
 
-    monkeypatch.setattr(arrow, "arrow_numbers", refuses)
+    monkeypatch.setattr(arrow_columns, "arrow_numbers", refuses)
     pq.write_table(pa.table({"x": [0.5], "y": [1]}), tmp_path / "rows.parquet")
     source = ParquetSource([tmp_path / "rows.parquet"])
     for tables in (source.read(["x"], []), source.read_groups(tmp_path / "rows.parquet", [0], ["x"], [])):

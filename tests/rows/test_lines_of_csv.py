@@ -17,7 +17,7 @@ import dpsco.rows.readers.csv as reader
 from dpsco import DataError, PublicColumns
 from dpsco.rows.cells import canonical_text
 from dpsco.rows.file_stream import FileRows, Labels, open_source
-from dpsco.rows.readers.arrow import arrow_numbers
+from dpsco.rows.readers.arrow_columns import arrow_numbers
 from dpsco.rows.readers.csv_quotes import OpenQuotes
 
 ENDS = {"LF": "\n", "CRLF": "\r\n", "CR": "\r"}

@@ -23,7 +23,7 @@ from dpsco.rows.containers import column_numbers, column_texts
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.ids import rounds_of_ids
 from dpsco.rows.public_columns import PublicColumns
-from dpsco.rows.readers.arrow import arrow_numbers, arrow_text
+from dpsco.rows.readers.arrow_columns import arrow_numbers, arrow_text
 
 
 def pandas_csv(cells: list[str], **more: Any) -> Any:

@@ -136,7 +136,7 @@ def _cells(column: Any) -> list[Any]:
     if kind == "list":
         return list(column)
     if kind == "arrow column":
-        from dpsco.rows.readers.arrow import arrow_cells
+        from dpsco.rows.readers.arrow_columns import arrow_cells
 
         return arrow_cells(column)
     if kind == "polars column":
@@ -151,7 +151,7 @@ def _extension_cells(column: Any) -> list[Any]:
         known = [*map(_standing_for, column_cells(kind.categories)), None]  # code -1 finds the last
         return [known[code] for code in column.codes.tolist()]
     if hasattr(kind, "pyarrow_dtype") or getattr(kind, "storage", "") == "pyarrow":
-        from dpsco.rows.readers.arrow import arrow_cells
+        from dpsco.rows.readers.arrow_columns import arrow_cells
 
         return arrow_cells(column.__arrow_array__())  # text need not be UTF-8
     return list(column.tolist())
@@ -279,6 +279,6 @@ def _real(column: Any) -> Array:
             return np.asarray(held.to_numpy(), dtype=np.float64)
         if kind == "pandas column" and not hasattr(column.dtype, "pyarrow_dtype"):
             return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    from dpsco.rows.readers.arrow import arrow_real
+    from dpsco.rows.readers.arrow_columns import arrow_real
 
     return arrow_real(column if kind == "arrow column" else column.__arrow_array__())

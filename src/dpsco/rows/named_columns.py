@@ -139,7 +139,7 @@ def _days(column: Any) -> NDArray[Any]:
     if kind == "polars column":
         return _days(column.to_arrow())
     if kind == "arrow column" or hasattr(column.dtype, "pyarrow_dtype"):
-        from dpsco.rows.readers.arrow import arrow_days
+        from dpsco.rows.readers.arrow_columns import arrow_days
 
         return arrow_days(column if kind == "arrow column" else column.__arrow_array__())
     array: NDArray[Any] = column.tz_convert(None).to_numpy() if kind == "pandas column" else np.asarray(column)

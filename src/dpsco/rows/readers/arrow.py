@@ -1,4 +1,4 @@
-"""Arrow IPC files, batch by batch, and Arrow columns as numbers or text. Parquet files are in parquet.py."""
+"""Arrow IPC files, batch by batch. Parquet files are in parquet.py, columns of both in arrow_columns.py."""
 
 from __future__ import annotations
 
@@ -8,30 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpsco.errors import DataError
-from dpsco.query import Array
-from dpsco.rows.cells import BOOLEANS, NUMBER, Coded, canonical_text, coded, id_message, id_text
+from dpsco.rows.cells import id_message
+from dpsco.rows.readers.arrow_columns import arrow_table, cell_type, has_date, is_bytes, is_number, is_text
 from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
 from dpsco.rows.readers.stamps import Stamps
 
-__all__ = [
-    "BATCH_ROWS",
-    "AnyFile",
-    "ArrowFiles",
-    "ArrowSource",
-    "arrow_cells",
-    "arrow_days",
-    "arrow_numbers",
-    "arrow_real",
-    "arrow_table",
-    "arrow_text",
-    "check_columns",
-    "is_any_text",
-]
+__all__ = ["BATCH_ROWS", "AnyFile", "ArrowFiles", "ArrowSource", "check_columns"]
 
 AnyFile = Path | RemoteFile
 
@@ -66,7 +50,7 @@ class ArrowFiles(TableSource):
         self._paths, self._stamps = tuple(paths), Stamps(paths)
         schema = self._schema(self._paths[0])
         self.names = tuple(schema.names)
-        self.number_columns = tuple(field.name for field in schema if _is_number(field.type))
+        self.number_columns = tuple(field.name for field in schema if is_number(field.type))
         self.index_columns = _index_columns(schema)
 
     def parts(
@@ -101,7 +85,7 @@ class ArrowFiles(TableSource):
             schema = self._schema(path)
             for name in set(names).intersection(schema.names):
                 kind = schema.field(name).type
-                if _has_date(getattr(kind, "value_type", kind)):
+                if has_date(getattr(kind, "value_type", kind)):
                     raise DataError(
                         f"The column {name!r} of {path.name!r} has the type {kind}, which holds times. Expected text "
                         "or numbers: declare it as a date, or convert it."
@@ -210,172 +194,12 @@ def check_columns(path: AnyFile, schema: Any, numbers: Sequence[str], texts: Seq
     for name in wanted:
         kind = schema.field(name).type
         absent = arrow("pyarrow").types.is_null(kind)  # what a writer makes of a column without a value
-        known = _is_number(kind) or _is_text(kind) or _is_bytes(_cell_type(kind))
-        if not (absent or known or (name not in numbers and _has_date(kind))):
+        known = is_number(kind) or is_text(kind) or is_bytes(cell_type(kind))
+        if not (absent or known or (name not in numbers and has_date(kind))):
             raise DataError(
                 f"The column {name!r} of {path.name!r} has the type {kind}. Expected numbers or text (or a date, if it "
                 "is declared as one): leave it out, or convert it."
             )
-
-
-def arrow_table(batch: Any, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Table:
-    """Return the columns of a record batch, some as numbers, some as text and some as ids."""
-    table: dict[str, Array | Coded] = {name: arrow_numbers(_as_text(batch.column(name))) for name in numbers}
-    table |= {name: arrow_text(_as_text(batch.column(name))) for name in texts}
-    return table | {name: arrow_text(_as_text(batch.column(name)), id_text) for name in ids}
-
-
-def _as_text(column: Any) -> Any:
-    """Return a column of bytes as text, which need not be UTF-8: one cell of bytes makes bytes of a column of text."""
-    pa = arrow("pyarrow")
-    if pa.types.is_dictionary(column.type) and _is_bytes(column.type.value_type):
-        return pa.DictionaryArray.from_arrays(column.indices, _as_text(column.dictionary))
-    if not _is_bytes(column.type):
-        return column
-    return column.view(pa.large_string() if pa.types.is_large_binary(column.type) else pa.string())
-
-
-def decoded(column: Any) -> Any:
-    """Return a run-end encoded column as the column that it stands for; any other as it is."""
-    if not arrow("pyarrow").types.is_run_end_encoded(column.type):
-        return column
-    return arrow("pyarrow.compute").run_end_decode(column)
-
-
-def arrow_numbers(column: Any) -> Array:
-    """Return an Arrow column as floating point, NaN where a cell is missing or is text that is no number."""
-    pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
-    if column.null_count == 0 and column.type in (pa.float32(), pa.float64()):
-        return np.asarray(column.to_numpy(zero_copy_only=False))
-    if column.null_count == 0 and pa.types.is_integer(column.type):
-        return np.asarray(column.to_numpy(zero_copy_only=False)).astype(np.float64)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if _is_text(column.type):
-        try:
-            column = pc.utf8_trim_whitespace(column)
-        except pa.ArrowInvalid:
-            column = pc.utf8_trim_whitespace(pa.array(_texts(column), column.type))
-        lower = pc.ascii_lower(column)
-        for word, value in BOOLEANS.items():
-            column = pc.if_else(pc.equal(lower, word), pa.scalar(str(value), column.type), column)
-        is_number = pc.match_substring_regex(column, NUMBER)
-        column = pc.if_else(is_number, column, pa.scalar(None, column.type))
-        column = pc.cast(pc.ascii_ltrim(column, "+"), pa.float64())  # Arrow reads no sign of plus
-        column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
-    if pa.types.is_decimal(column.type):  # the digits of one row decide on the scale, and products with it are rounded
-        column = pc.cast(column, pa.string())
-    return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def arrow_real(column: Any) -> Array:
-    """Return a column of numbers in memory as float64, NaN where it holds none.
-
-    ``arrow_numbers`` leaves float32 without a missing cell as it is, and a sum or a quotient of float32 has other bits.
-    """
-    return np.concatenate([arrow_numbers(chunk) for chunk in _chunks(decoded(column))], dtype=np.float64)
-
-
-def arrow_cells(column: Any) -> list[Any]:
-    """Return the cells of a column of numbers or text in memory; None for text that is not UTF-8."""
-    return [cell for chunk in _chunks(decoded(column)) for cell in _chunk_cells(chunk)]
-
-
-def _chunk_cells(chunk: Any) -> list[Any]:
-    pa = arrow("pyarrow")
-    if not pa.types.is_dictionary(chunk.type):
-        return _texts(chunk)
-    known = [*_texts(chunk.dictionary), None]  # code -1 finds the last
-    return [known[code] for code in chunk.indices.cast(pa.int64()).fill_null(-1).to_pylist()]
-
-
-def arrow_days(column: Any) -> NDArray[Any]:
-    """Return a column of dates or times as days, those of times with a zone in UTC."""
-    column = decoded(column)
-    kind = _cell_type(column.type)
-    return np.concatenate([_days(c if c.type == kind else c.dictionary_decode()) for c in _chunks(column)])
-
-
-def _days(whole: Any) -> NDArray[Any]:
-    """Return an array of dates or times as days."""
-    pa, kind = arrow("pyarrow"), whole.type
-    if pa.types.is_date32(kind):
-        return _times(whole.cast(pa.int32()), "D")
-    if pa.types.is_date64(kind):
-        return _times(whole.cast(pa.int64()), "ms").astype("datetime64[D]")
-    return _times(whole.cast(pa.int64()), kind.unit).astype("datetime64[D]")
-
-
-def _times(number: Any, unit: str) -> NDArray[Any]:
-    """Return whole numbers as times of a unit, NaT where there is none."""
-    absent = np.asarray(number.is_null().to_numpy(zero_copy_only=False))
-    count = np.array(number.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
-    count[absent] = np.iinfo(np.int64).min  # NaT
-    return count.view(f"datetime64[{unit}]")
-
-
-def _has_date(kind: Any) -> bool:
-    types = arrow("pyarrow").types
-    return bool(types.is_date(kind) or types.is_timestamp(kind))
-
-
-def _chunks(column: Any) -> list[Any]:
-    """Return the arrays of a column, at least one; each is read by itself.
-
-    Arrow joins chunks only if their levels fit into one index, and their text into 2 GiB: one row would decide it.
-    """
-    if not hasattr(column, "chunks"):
-        return [column]
-    return list(column.chunks) or [arrow("pyarrow").array([], column.type)]
-
-
-def arrow_text(column: Any, rule: Callable[[Any], str] = canonical_text) -> Coded:
-    """Return an Arrow column as text by ``rule``; by default numbers in their canonical form."""
-    pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
-    if _has_date(column.type):
-        values, codes = np.unique(arrow_days(column), return_inverse=True)
-        return coded(("" if np.isnat(day) else str(day) for day in values), codes.reshape(-1))
-    if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    codes = column.indices
-    if codes.null_count or codes.type != pa.int32():
-        codes = codes.cast(pa.int64()).fill_null(-1)  # unsigned ones have no -1
-    codes, texts = codes.to_numpy(zero_copy_only=False), column.dictionary
-    if len(texts) > len(codes):  # most are of other rows
-        used, codes = np.unique(codes, return_inverse=True)
-        texts, codes = texts.take(pa.array(used, mask=used < 0)), codes.reshape(-1)
-    return coded(("" if value is None else value for value in _texts(texts)), codes, rule)
-
-
-def _texts(column: Any) -> list[Any]:
-    """Return the cells of a column, None for text that is not UTF-8: it neither stops a run nor is printed."""
-    pa = arrow("pyarrow")
-    if not is_any_text(column.type):
-        return list(column.to_pylist())
-    try:
-        return list(column.to_pylist())
-    except UnicodeDecodeError:
-        return [_decoded(cell) for cell in column.cast(pa.large_binary()).to_pylist()]
-
-
-def _decoded(cell: bytes | None) -> str | None:
-    try:
-        return None if cell is None else cell.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def is_any_text(kind: Any) -> bool:
-    """Return whether a type holds text."""
-    types = arrow("pyarrow").types
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
-
-
-def _is_bytes(kind: Any) -> bool:
-    types = arrow("pyarrow").types
-    return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
 def _index_columns(schema: Any) -> tuple[str, ...]:
@@ -385,17 +209,3 @@ def _index_columns(schema: Any) -> tuple[str, ...]:
     except ValueError:  # not JSON
         return ()
     return tuple(name for name in stated if isinstance(name, str))  # an index of positions has no column
-
-
-def _is_number(kind: Any) -> bool:
-    types = arrow("pyarrow").types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
-
-
-def _cell_type(kind: Any) -> Any:
-    return kind.value_type if arrow("pyarrow").types.is_dictionary(kind) else kind
-
-
-def _is_text(kind: Any) -> bool:
-    types, value = arrow("pyarrow").types, _cell_type(kind)
-    return bool(types.is_string(value) or types.is_large_string(value) or (value != kind and _is_number(value)))

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from dpsco.errors import DataError, InvalidArgument
 from dpsco.parallel import available_threads, in_order
-from dpsco.rows.readers.arrow import arrow_table
+from dpsco.rows.readers.arrow_columns import arrow_table
 from dpsco.rows.readers.csv_blocks import WholeRows
 from dpsco.rows.readers.csv_parse import BLOCK_BYTES, CsvForm, LinesOfBlanks, silent
 from dpsco.rows.readers.csv_quotes import LineEnd, LongRow, OpenQuotes

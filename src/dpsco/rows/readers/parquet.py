@@ -9,7 +9,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 from dpsco.errors import DataError
-from dpsco.rows.readers.arrow import BATCH_ROWS, AnyFile, ArrowFiles, check_columns, is_any_text
+from dpsco.rows.readers.arrow import BATCH_ROWS, AnyFile, ArrowFiles, check_columns
+from dpsco.rows.readers.arrow_columns import is_any_text
 from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, arrow
 

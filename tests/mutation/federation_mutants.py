@@ -1,0 +1,112 @@
+"""Seeded bugs of federations: a client or a node that decides about others, counts and deadlines."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Mutant
+
+__all__ = ["FEDERATION"]
+
+FAULTS = "tests/engines/on_flower/test_faults.py"
+PRESENCE = "tests/engines/on_flower/test_presence.py"
+
+FEDERATION = (
+    Mutant(
+        "a node with a long sum is dropped whole",
+        (
+            (
+                "engines/flower/server.py",
+                "            shorter = numbers.astype(np.float64) * (most / length)\n",
+                "            return None\n            shorter = numbers.astype(np.float64) * (most / length)\n",
+            ),
+        ),
+        ("tests/engines/on_flower/test_faults.py::test_one_more_row_moves_a_long_sum_by_no_more_than_one_row",),
+    ),
+    Mutant(
+        "the raw count decides that nobody answered",
+        (
+            (
+                "engines/flower/server.py",
+                "return silent(count.release(counted, None if store is None else store.folder), count)",
+                "return not counted",
+            ),
+        ),
+        (f"{PRESENCE}::test_the_decision_rests_on_the_released_count_alone",),
+    ),
+    Mutant(
+        "training keeps the budget of the count",
+        (
+            (
+                "engines/flower/presence.py",
+                "budget=_part(self.plan.budget, math.sqrt(1.0 - SHARE * SHARE))",
+                "budget=self.plan.budget",
+            ),
+        ),
+        (f"{PRESENCE}::test_training_and_count_together_have_the_budget",),
+    ),
+    Mutant(
+        "places of a node taken as they come",
+        (("engines/flower/transport.py", "all(type(place) is int for place in places)", "True"),),
+        ("tests/engines/on_flower/test_replies.py::test_a_node_that_names_no_places_is_asked_in_every_round",),
+    ),
+    Mutant(
+        "a client whom no answer can name",
+        (("engines/flower/client.py", " if can_carry(client) else None", ""),),
+        (f"{FAULTS}::test_an_id_that_an_answer_cannot_name_costs_no_other_client_of_its_node",),
+    ),
+    Mutant(
+        "a gradient function that ends the process of a node",
+        (("engines/flower/client.py", "except BaseException:", "except Exception:"),),
+        (
+            "tests/engines/on_flower/test_client.py::"
+            "test_whatever_a_gradient_function_raises_costs_its_own_client_alone[SystemExit]",
+        ),
+    ),
+    Mutant(
+        "a client's word taken for its clip",
+        (("engines/flower/server.py", "        if length <= bound:\n", "        if True:\n"),),
+        ("tests/replay/test_every_federation.py::test_a_client_moves_one_round_whatever_it_says[unclipped]",),
+    ),
+    Mutant(
+        "an answer that comes twice counts twice",
+        (("engines/flower/server.py", "total = total + counted\n", "total = total + counted * (1 + len(again))\n"),),
+        ("tests/replay/test_every_federation.py::test_a_client_moves_one_round_whatever_it_says[twice]",),
+    ),
+    Mutant(
+        "replies read one after the other: a slow one lets late ones count",
+        (("engines/flower/transport.py", "reader.start()", "reader.run()"),),
+        ("tests/engines/on_flower/test_replies.py::test_a_reply_that_takes_long_to_read_lets_no_late_one_count[0.5]",),
+    ),
+    Mutant(
+        "a client counts in rounds that are not its own",
+        (
+            (
+                "engines/flower/server.py",
+                "elif called_by(asked, self._assignment, name):",
+                "elif True:",
+            ),
+        ),
+        ("tests/engines/on_flower/test_faults.py::test_a_faulty_client_counts_as_zero[not its round]",),
+    ),
+    Mutant(
+        "a federation asks surveyed clients again",
+        (("engines/flower/client.py", "asked.first <= place < asked.last", "place < asked.last"),),
+        (
+            "tests/engines/on_flower/test_surveyed.py::"
+            "test_every_client_is_asked_once_and_the_stretches_of_places_are_disjoint",
+        ),
+    ),
+    Mutant(
+        "a federation that takes second moments under replace",
+        (
+            (
+                "engines/flower/server.py",
+                "if plan.schedule.survey_length and",
+                "if isinstance(plan.method, Surveyed) and",
+            ),
+        ),
+        (
+            "tests/engines/on_flower/test_surveyed.py::"
+            "test_second_moments_under_replace_are_refused_whatever_method_asks_for_them[client]",
+        ),
+    ),
+)
