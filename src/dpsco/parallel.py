@@ -239,25 +239,16 @@ def _set_threads(library: Any, threads: int) -> None:
         let_go(force=True)
 
 
-class _Limited:
+class _Limited(ThreadLock):
     """Who limits BLAS in this process, and how many threads the libraries had before."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.holders: set[_OneThread] = set()
         self.before: dict[str, tuple[Any, int]] = {}
-        self.new_lock()
-
-    def new_lock(self) -> None:
-        """Replace the lock, which another thread may have held when the process was forked.
-
-        Re-entrant: the handler of a signal may train.
-        """
-        self.lock = threading.RLock()
 
 
 _LIMITED = _Limited()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_LIMITED.new_lock)
 
 
 @cache
