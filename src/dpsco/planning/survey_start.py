@@ -279,9 +279,8 @@ class Wiener:
         mean = np.mean(own, axis=1) if self._shares is None else np.average(own, axis=1, weights=self._shares)
         taus = _TAUS * (self._mean_energy / mean)[:, None]
         lost = 0.5 * (curvature * self._noise) ** 2 * self._copies * self._prior_sums
-        q = (own + lost[:, None]).T[
-            :, :, None
-        ] * taus  # h^2 tau + v, of shape (k, leanings, taus): sums over k are fast
+        # h^2 tau + v, of shape (k, leanings, taus): sums over k are fast
+        q = np.multiply((own + lost[:, None]).T[:, :, None], taus)
         q += fixed[:, None, None]
         terms = np.log(q)
         terms += np.divide(self._energy[:, None, None], q, out=q)
