@@ -44,6 +44,8 @@ _MOST_INEXACT = 2.0**-5
 """What the errors of both scores may amount to, weighted; beyond it, products are float64. It is about utility."""
 _MOST_ROUNDING = 2.0**-12
 """Share of the clip by which sums of a unit may be off: half of what the contract of oracles allows."""
+_TILE_BYTES = 1 << 17
+"""Rows of a tile may be anywhere: long tiles give those of the next one time to come."""
 _COPIED_BYTES = 1 << 21
 _TURNED_NUMBERS = 1 << 13
 """Numbers of the sums that one thread maps at a time."""
@@ -166,7 +168,8 @@ class _Round:
         numbers = np.array(self._numbers)
         numbers[_FEATURE_NORM] = given.feature_norm
         arrays = (self._ask, given.rows, self.width, given.places, labels, self._first, numbers, *self._few, *self._all)
-        mapped(*arrays, edges, counter, self.unit, tile_rows(self.width, self.dtype.itemsize), out, tallies)
+        step = tile_rows(self.width, self.dtype.itemsize, _TILE_BYTES)
+        mapped(*arrays, edges, counter, self.unit, step, out, tallies)
 
     def inputs(self, rows: Any) -> _Inputs | None:
         """Return the rows without a copy, or None if that is not possible."""

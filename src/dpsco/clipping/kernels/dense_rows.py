@@ -33,7 +33,8 @@ __all__ = ["block_rows", "dense", "four_scores", "padded", "tile_rows"]
 SEGMENT = 512
 """Columns summed in the type of the rows before the sum continues in float64."""
 
-_TILE_BYTES = 1 << 17
+_TILE_BYTES = 1 << 14
+"""Half of the smallest cache: rows are still there when their sum is made."""
 
 AHEAD = 512
 """Distance in vectors (32 KB) by which scores prefetch rows; sums prefetch one tile ahead. The hardware prefetcher
@@ -45,9 +46,9 @@ def block_rows(itemsize: int) -> int:
     return 64 if itemsize == 4 else 256
 
 
-def tile_rows(width: int, itemsize: int) -> int:
-    """Return the number of rows that stay in the cache until their factors are known."""
-    return max(8, min(TILE, _TILE_BYTES // (width * itemsize) // 8 * 8))
+def tile_rows(width: int, itemsize: int, size: int = _TILE_BYTES) -> int:
+    """Return the number of rows, of about ``size`` bytes, that stay in the cache until their factors are known."""
+    return max(8, min(TILE, size // (width * itemsize) // 8 * 8))
 
 
 def padded(width: int, itemsize: int) -> int:
@@ -222,11 +223,7 @@ def take(
     out: Any,
     tallies: Any,
 ) -> None:
-    """Process pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left.
-
-    The scores of a tile are made between factors and sums of the tile before it: each of the three needs nothing that
-    the one before it makes, so the processor begins it while that one ends. Narrow rows gain a few per cent.
-    """
+    """Process pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left."""
     total, extra, tile, every, at, chosen = memory
     stride = points.size // 2
     clipped, zeroed, careful = 0, 0, False
@@ -234,45 +231,40 @@ def take(
     while piece < len(edges) - 1:
         first, end = edges[piece], edges[piece + 1]
         start = first
-        count = min(step, block, end - first)
-        tile_scores(ask, rows, first, count, width, points, stride, tile.scores)
         while first < end:
             stop = min(start + block, end)
+            count = min(step, stop - first)
+            tile_scores(ask, rows, first, count, width, points, stride, tile.scores)
             used, over = factors(ask, tile, labels, first, count)
             clipped += over
-            here, held, first = first, count, first + count
-            if first == stop:
-                start = first
-            count = min(step, min(start + block, end) - first)
-            if first < end:
-                tile_scores(ask, rows, first, count, width, points, stride, tile.scores)
             # Prefetch the tile after the next, only inside this piece; other pieces may belong to other threads.
-            ahead = min(here + 2 * step, end - held)
-            if used == held and held % 8 == 0:
-                for k in range(0, held, 8):
-                    add_eight(rows, here * width, every, tile.factors, k, width, total, (ahead + k) * width)
+            ahead = min(first + 2 * step, end - count)
+            if used == count and count % 8 == 0:
+                for k in range(0, count, 8):
+                    add_eight(rows, first * width, every, tile.factors, k, width, total, (ahead + k) * width)
                 if ask.intercept:
-                    for k in range(held):
+                    for k in range(count):
                         extra[width] += tile.factors[k]
             else:
                 used = 0
-                for k in range(held):
+                for k in range(count):
                     if tile.state[k] == FAST:
                         at[used], chosen[used] = every[k], tile.factors[k]
                         used += 1
                         if ask.intercept:
                             extra[width] += tile.factors[k]
                     elif tile.state[k] == CAREFUL:
-                        over, zero = careful_row(ask, rows, here + k, width, points, labels, tile, extra)
+                        over, zero = careful_row(ask, rows, first + k, width, points, labels, tile, extra)
                         careful, clipped, zeroed = True, clipped + over, zeroed + zero
                 if used:
                     for k in range(used, used + 8):  # fill the group of eight: 0 times the last row adds nothing
                         at[k], chosen[k] = at[used - 1], 0.0
                 for k in range(0, used, 8):
-                    add_eight(rows, here * width, at, chosen, k, width, total, (ahead + k) * width)
+                    add_eight(rows, first * width, at, chosen, k, width, total, (ahead + k) * width)
+            first += count
             if first == stop:
-                flush(ask, width, total, extra, careful, out, (here // unit) % len(out))
-                careful = False
+                flush(ask, width, total, extra, careful, out, (start // unit) % len(out))
+                start, careful = stop, False
         piece = claim(counter)
     tallies[0] += clipped
     tallies[1] += zeroed
