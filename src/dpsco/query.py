@@ -42,11 +42,11 @@ Chunk = tuple[Any, NDArray[Any]]
 CHUNK_ROWS = 4096
 """Every chunk of a batch but the last has a multiple of this many rows, or of fewer if rows are wide."""
 
-_UNIT_NUMBERS = 1 << 18
+_UNIT_NUMBERS = 1 << 19
 
 
 def chunk_multiple(width: int) -> int:
-    """Return the number that divides the rows of dense chunks: a power of two from 256 to ``CHUNK_ROWS``, about 2 MB.
+    """Return the number that divides the rows of dense chunks: a power of two from 256 to ``CHUNK_ROWS``, about 4 MB.
 
     An oracle's blocks are no longer than this, so no block spans two chunks.
     """
