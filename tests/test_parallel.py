@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import threading
 
 import numpy as np  # noqa: F401  (loads a BLAS)
@@ -10,7 +12,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dpsco import parallel
-from dpsco.parallel import for_each, one_blas_thread, team
+from dpsco.parallel import for_each, in_order, one_blas_thread, team
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -172,3 +174,61 @@ def test_blas_has_one_thread_in_any_thread_whichever_limited_it_first() -> None:
         thread.join()
         assert [set(counts) for counts in seen] == [{1}]
         assert set(blas_threads()) == {2}
+
+
+def test_a_task_that_has_tasks_of_its_own_runs_them_by_itself() -> None:
+    """With fewer workers than such tasks, all of them would wait for one that is free."""
+
+    def outer(k: int) -> list[int]:
+        return list(in_order([lambda i=i: 10 * k + i for i in range(5)], 2))  # type: ignore[misc]
+
+    found: list[list[list[int]]] = []
+    caller = threading.Thread(
+        target=lambda: found.append(list(in_order([lambda k=k: outer(k) for k in range(8)], 2))),  # type: ignore[misc]
+        daemon=True,
+    )
+    caller.start()
+    caller.join(60)
+    assert found == [[[10 * k + i for i in range(5)] for k in range(8)]]
+
+
+def test_results_are_in_order_and_an_error_leaves_nothing_behind() -> None:
+    ran: list[int] = []
+
+    def task(k: int) -> int:
+        if k == 3:
+            raise ZeroDivisionError
+        ran.append(k)
+        return k
+
+    tasks = [lambda k=k: task(k) for k in range(100)]  # type: ignore[misc]
+    assert list(in_order(tasks[4:], 3)) == list(range(4, 100))
+    ran.clear()
+    with pytest.raises(ZeroDivisionError):
+        list(in_order(tasks, 2))
+    before = list(ran)
+    threading.Event().wait(0.05)
+    assert ran == before
+    assert len(ran) <= 12  # four per thread are taken ahead, and as many again until the error is met
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+def test_the_handler_of_a_signal_may_come_back() -> None:
+    """It interrupts the caller anywhere, also where tasks are handed over."""
+    inner: list[list[int]] = []
+
+    def again(*_: object) -> None:
+        inner.append(list(in_order([lambda i=i: i for i in range(20)], 2)))  # type: ignore[misc]
+
+    before = signal.signal(signal.SIGALRM, again)
+    late = threading.Timer(60.0, lambda: os.kill(os.getpid(), signal.SIGTERM))  # a deadlock ends the test run
+    late.start()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+        while len(inner) < 200:
+            assert list(in_order([lambda i=i: i for i in range(50)], 2)) == list(range(50))  # type: ignore[misc]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+        late.cancel()
+    assert all(part == list(range(20)) for part in inner)

@@ -103,30 +103,44 @@ def replacing(place: Place, *, mode: int | None = 0o644, held: Held | None = Non
     """
     process = os.getpid()
     with _folder_of(place) as folder:
-        temporary = f".dpsco-{secrets.token_hex(8)}.new"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o666 if mode is None else mode, dir_fd=folder)
-        maker = os.getpid()
+        before = os.getpid()
+        temporary, descriptor = _new_file(folder, 0o666 if mode is None else mode)
+        after = os.getpid()
         try:
-            if mode is not None:
-                os.fchmod(descriptor, mode)
             with os.fdopen(descriptor, "wb") as file:
+                _refuse_forks(process, place)
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
                 # A fork between this check and the replacement shares the new file, which is renamed once.
-                if os.getpid() != process:
-                    raise CheckpointError(f"{place.name!r} is written by the process that this one is a fork of.")
+                _refuse_forks(process, place)
                 if held is None:
                     _replace(temporary, place.name, folder, file.fileno())
                 else:
                     _replace_held(held, temporary, place.name, folder, file.fileno())
         except BaseException:
-            if os.getpid() == maker:  # a fork leaves its parent's file alone
+            # A fork leaves its parent's file alone, also one of which it cannot know who made it; that one is empty.
+            if before == after == os.getpid():
                 with contextlib.suppress(OSError):
                     os.unlink(temporary, dir_fd=folder)
             raise
         os.fsync(folder)
+
+
+def _new_file(folder: int, mode: int) -> tuple[str, int]:
+    """Open a file for writing under a new name; under another one if a fork in between was first."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        name = f".dpsco-{secrets.token_hex(8)}.new"
+        with contextlib.suppress(FileExistsError):
+            return name, os.open(name, flags, mode, dir_fd=folder)
+
+
+def _refuse_forks(process: int, place: Place) -> None:
+    if os.getpid() != process:
+        raise CheckpointError(f"{place.name!r} is written by the process that this one is a fork of.")
 
 
 def write_at(file: BinaryIO, data: bytes, at: int = 0) -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache
 from queue import SimpleQueue
@@ -162,16 +162,21 @@ def for_each(work: Callable[[T], Any], items: Iterable[T]) -> None:
 
 
 def in_order(tasks: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
-    """Yield the results of ``tasks`` in order. At most four tasks per thread are taken from the iterable ahead."""
-    if threads == 1:
+    """Yield the results of ``tasks`` in order. At most four tasks per thread are taken from the iterable ahead.
+
+    A task that comes back to this function runs its own tasks by itself: workers that wait for workers would wait for
+    ever. So would the handler of a signal that waits for a lock of the call it interrupted; putting tasks takes none.
+    """
+    if threads == 1 or getattr(_HERE, "works", False):
         for task in tasks:
             yield task()
         return
-    helpers = _pool(threads, os.getpid())
+    todo = _workers(threads, os.getpid())
     waiting: deque[Future[T]] = deque()
     try:
         for task in tasks:
-            waiting.append(helpers.submit(task))
+            waiting.append(Future())
+            todo.put((waiting[-1], task))
             if len(waiting) == 4 * threads:
                 yield waiting.popleft().result()
         while waiting:
@@ -184,10 +189,43 @@ def in_order(tasks: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
                 future.exception()
 
 
+_Todo = SimpleQueue[tuple["Future[Any]", Callable[[], Any]]]
+_HERE = threading.local()
+"""``works`` is True in workers."""
+
+
+def _workers(threads: int, process: int) -> _Todo:
+    """Return the inbox of ``threads`` workers; they are created once and reused."""
+    todo, begun = _pool(threads, process)
+    with _GROWING.lock:
+        while len(begun) < threads:
+            worker = threading.Thread(target=_work, args=(todo,), name=f"dpsco-worker-{len(begun)}", daemon=True)
+            worker.start()  # an interrupt behind it costs one thread too many, not one too few
+            begun.append(worker)
+    return todo
+
+
 @cache
-def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    """Return the pool of a process; threads do not survive a fork, so a forked process has its own."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="dpsco")
+def _pool(threads: int, process: int) -> tuple[_Todo, list[threading.Thread]]:
+    """Return the inbox of a process; threads do not survive a fork, so a forked process starts empty."""
+    return SimpleQueue(), []
+
+
+def _work(todo: _Todo) -> None:
+    _HERE.works = True
+    while True:
+        _answer(*todo.get())
+
+
+def _answer(future: Future[T], task: Callable[[], T]) -> None:
+    """Run one task. It references rows, and so may its result: nothing here keeps them until the next one."""
+    if future.set_running_or_notify_cancel():
+        try:
+            result = task()
+        except BaseException as error:  # raised by ``result`` in the caller
+            future.set_exception(error)
+        else:
+            future.set_result(result)
 
 
 def one_blas_thread() -> Any:

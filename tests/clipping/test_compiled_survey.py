@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from tests.clipping.test_compiled_exact import adversarial
 
 from dpsco.clipping import CompiledSurveyOracle, SurveyOracle
@@ -84,3 +86,24 @@ def test_rows_in_place_are_those_that_are_made(dtype: str) -> None:
     oracle = CompiledSurveyOracle(Logistic(), True)
     first, second = (oracle.answer(query, Batch(0, [(rows, labels)])).total for rows in (source, made))
     assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sparse_rows_have_the_sum_of_the_plain_survey(case: Any) -> None:
+    query, (features, labels) = asked(*case, 37, feature_norm=1.3), rows_and_labels(case[0], 20_000, 37, "float64")
+    features[:, ::3], features[8, 1], labels[11] = 0.0, np.nan, np.nan
+    sparse = csr_array(features)
+    plain = SurveyOracle(case[0], case[2] > 0).answer(query, Batch(0, [(sparse, labels)]))
+    found = in_time(lambda: CompiledSurveyOracle(case[0], case[2] > 0).answer(query, Batch(0, [(sparse, labels)])))
+    assert np.array_equal(found.total, plain.total)
+    assert (found.rows, found.zeroed_rows) == (plain.rows, plain.zeroed_rows)
+
+
+def in_time(work: Any) -> Any:
+    """Return the result of ``work()``; fail if its threads wait for each other."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert found
+    return found[0]

@@ -31,7 +31,7 @@ from dpsco.clipping.survey import SurveyOracle, health_of, joint_parts, joint_su
 from dpsco.parallel import available_threads, in_order, one_blas_thread
 from dpsco.problem import Loss
 from dpsco.query import Array, Batch, Clipped, Curvature, Moment, Query, chunk_multiple, to_grid
-from dpsco.rows.csr import is_sparse
+from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.on_demand import RowsOnDemand
 
 __all__ = ["CompiledSurveyOracle"]
@@ -62,15 +62,15 @@ class CompiledSurveyOracle(SurveyOracle):
         return answer
 
     def _units(self, query: Query, moment: Moment, batch: Batch) -> Iterator[Any]:
-        plain = SurveyOracle(self.loss, self.intercept)
         for features, labels in batch.chunks:
-            size = chunk_multiple(features.shape[1])
+            rows: Any = CsrRows.of(features) if is_sparse(features) else features
+            size = chunk_multiple(rows.shape[1])
             for start in range(0, len(labels), size):
                 span = slice(start, min(start + size, len(labels)))
-                if is_sparse(features):
-                    yield partial(plain.answer, query, Batch(batch.step, [(features[span], labels[span])]))
+                if isinstance(rows, CsrRows):
+                    yield partial(self._block, query, moment, partial(rows.__getitem__, span), labels[span])
                 else:
-                    yield partial(self._unit, query, moment, features, span, labels[span])
+                    yield partial(self._unit, query, moment, rows, span, labels[span])
 
     def _unit(self, query: Query, moment: Moment, features: Any, span: slice, labels: NDArray[Any]) -> Clipped:
         from dpsco.clipping.kernels.moments import CAREFUL, moments
