@@ -50,8 +50,23 @@ FEDERATION = (
     ),
     Mutant(
         "a client whom no answer can name",
-        (("engines/flower/client.py", " if can_carry(client) else None", ""),),
+        (("engines/flower/client.py", "asked.places) if can_carry(client) else None", "asked.places)"),),
         (f"{FAULTS}::test_an_id_that_an_answer_cannot_name_costs_no_other_client_of_its_node",),
+    ),
+    Mutant(
+        "an id that is no text ends the answer of its node",
+        (("engines/flower/wire.py", "return isinstance(name, str) and name.isascii()", "return name.isascii()"),),
+        (f"{FAULTS}::test_an_id_that_is_no_text_costs_no_other_client_of_its_node[None]",),
+    ),
+    Mutant(
+        "ids of a node refused for the type that a missing one gives them",
+        (("engines/flower/app.py", "column_texts(_own_ids(ids), of=", "column_texts(ids, of="),),
+        ("tests/engines/on_flower/test_rows_of_a_node.py::test_a_missing_id_takes_the_id_of_its_row_alone",),
+    ),
+    Mutant(
+        "large ids of a node count unless one is missing",
+        (("engines/flower/app.py", "[id_text(float(number)) for", "[id_text(number) for"),),
+        ("tests/engines/on_flower/test_rows_of_a_node.py::test_large_numbers_are_no_ids_whatever_their_type",),
     ),
     Mutant(
         "a gradient function that ends the process of a node",

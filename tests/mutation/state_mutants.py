@@ -10,6 +10,16 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 STATE = (
     Mutant(
+        "tasks that wait for workers which wait for them",
+        (("parallel.py", 'if threads == 1 or getattr(_HERE, "works", False):', "if threads == 1:"),),
+        ("tests/test_parallel.py::test_a_task_that_has_tasks_of_its_own_runs_them_by_itself",),
+    ),
+    Mutant(
+        "a fork removes the file that its parent is writing",
+        (("json_files.py", "if before == after == os.getpid():", "if after == os.getpid():"),),
+        ("tests/faults/test_forks_while_writing.py::test_a_child_forked_while_a_file_is_written_writes_none[True]",),
+    ),
+    Mutant(
         "a release before the check of the rows has ended",
         (("run/train.py", "            stream.confirm()  # the release of this round comes next\n", ""),),
         (
@@ -45,7 +55,7 @@ STATE = (
         (
             (
                 "engines/flower/app.py",
-                'column_texts(ids, of="id")',
+                'column_texts(_own_ids(ids), of="id")',
                 "np.unique(np.asarray(ids).astype(str), return_inverse=True)",
             ),
         ),
@@ -130,7 +140,7 @@ STATE = (
     ),
     Mutant(
         "a fork that replaces files of its parent's checkpoint",
-        (("json_files.py", "                if os.getpid() != process:\n", "                if False:\n"),),
+        (("json_files.py", "    if os.getpid() != process:\n", "    if False:\n"),),
         ("tests/faults/test_forks_while_writing.py::test_a_child_forked_while_a_file_is_written_writes_none",),
     ),
     Mutant(
@@ -336,8 +346,9 @@ STATE = (
         (
             (
                 "json_files.py",
-                'temporary = f".dpsco-{secrets.token_hex(8)}.new"',
-                'temporary = f"{place.name}.new"\n        Path(place.parent, temporary).unlink(missing_ok=True)',
+                "temporary, descriptor = _new_file(folder, 0o666 if mode is None else mode)",
+                'temporary = f"{place.name}.new"\n        Path(place.parent, temporary).unlink(missing_ok=True)\n'
+                "        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=folder)",
             ),
         ),
         ("tests/accounting/test_account_files.py::test_a_charge_leaves_other_files_alone",),

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpsco import DataError
 from dpsco.engines.flower import Attendance, Hashed, LocalNodes, app, linear_gradients, respond, wire
 from dpsco.engines.flower.client import contribution
 from dpsco.engines.flower.server import FederatedOracle
@@ -140,10 +139,9 @@ def test_an_odd_id_in_the_rows_of_a_node_leaves_the_other_clients_their_ids(tmp_
         config = {"plan": str(tmp_path / "plan.json"), "rows": str(tmp_path / "rows.npz")}
         return sorted(app.clients(SimpleNamespace(run_config=config, node_config={})))  # type: ignore[arg-type]
 
-    assert names(np.array([7, 8, 8, 2**60 + 1])) == sorted(["7", "8", str(2**60 + 1)])
-    assert names(np.array(["7", "8", "", "nan"])) == ["7", "8"]
-    with pytest.raises(DataError, match="float64"):
-        names(np.array([7, 8, np.nan]))
+    assert names(np.array([7, 8, 8, 2**60 + 1])) == ["7", "8"]
+    assert names(np.array([7, 8, np.nan, 2**60 + 1])) == ["7", "8"]
+    assert names(np.array(["7", "8", "", "nan", str(2**60 + 1)])) == [str(2**60 + 1), "7", "8"]
 
 
 def test_a_node_without_rows_has_its_client(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import dpsco
 from dpsco.engines.flower import Attendance, Hashed, LocalNodes, Roster, serve, wire
-from dpsco.engines.flower.client import Gradients, clipped, contribution, respond
+from dpsco.engines.flower.client import Gradients, clipped, contribution, places_of, respond
 from dpsco.engines.flower.server import FederatedOracle
 from dpsco.errors import InvalidArgument
 from dpsco.query import Query
@@ -274,6 +274,17 @@ def test_an_id_that_an_answer_cannot_name_costs_no_other_client_of_its_node(name
     assert [who for who, _ in wire.decode_answer(wire.decode_query(query), with_it)] == ["a", "b"]
     with pytest.raises(InvalidArgument, match="at most 64 printable ASCII"):
         serve(a_plan("zero-out"), LocalNodes([]), assignment=Roster({name: 0}))
+
+
+@pytest.mark.parametrize("name", [None, float("nan"), 7, True, b"p7", ("p", 7)])
+def test_an_id_that_is_no_text_costs_no_other_client_of_its_node(name: Any) -> None:
+    query = wire.encode_query(
+        run=bytes(32), first=0, last=1, places=1, unit=1, clip=1.0, grid=0.5, weights=[1.0], points=[np.zeros(2)]
+    )
+    others: dict[Any, Gradients] = {"a": lambda x: np.ones((1, 2)), "b": lambda x: np.ones((1, 2))}
+    with_it: dict[Any, Gradients] = {name: lambda x: np.ones((1, 2)), **others}
+    assert respond(query, with_it) == respond(query, others)
+    assert places_of(with_it, bytes(32), 9, Hashed()) == places_of(others, bytes(32), 9, Hashed())
 
 
 def test_clients_that_are_not_on_the_roster_are_not_counted() -> None:

@@ -17,8 +17,8 @@ of the server:
 Node configuration of a client (``flower-supernode --node-config``), which goes before the run's:
 
     rows         .npz file with ``features`` (rows, dimension) and ``labels`` (rows,); with ``ids`` (rows,), the client
-                 each row belongs to, if the node hosts several: whole numbers or text, and a row without an id counts
-                 for nobody. "{partition-id}" in the name is the node's, in simulations
+                 each row belongs to, if the node hosts several: text, or whole numbers below 2^53. A row without an id
+                 counts for nobody. "{partition-id}" in the name is the node's, in simulations
     client       id of the node's only client, where the file has no ids
     plan, roster where they are on this machine
 """
@@ -44,6 +44,7 @@ from dpsco.errors import DataError, InvalidArgument
 from dpsco.json_files import canonical, check_writable, write_atomic
 from dpsco.planning.plan import Plan
 from dpsco.problem import Loss
+from dpsco.rows.cells import id_text
 from dpsco.rows.containers import column_texts
 from dpsco.rows.file_stream import Labels
 from dpsco.run.model_file import SavedModel
@@ -120,9 +121,10 @@ def clients(context: Context) -> Mapping[str, Gradients]:
     except (OSError, ValueError, KeyError):
         raise DataError(
             "Expected the node's rows= to be an .npz file of arrays 'features' and 'labels', with 'ids' in it or "
-            "client= in the node's configuration."
+            "client= in the node's configuration. Arrays of Python objects are not read: NumPy makes them where a cell "
+            "is None. Write an empty text or NaN for a missing id, and NaN for a missing label."
         ) from None
-    names, of_row = column_texts(ids, of="id")
+    names, of_row = column_texts(_own_ids(ids), of="id")
     if "ids" not in rows:  # the node has its client also without a row: no row decides whether it answers
         of_row = np.repeat(of_row, len(labels))
     groups = np.split(np.argsort(of_row, kind="stable"), np.cumsum(np.bincount(of_row, minlength=len(names)))[:-1])
@@ -131,6 +133,18 @@ def clients(context: Context) -> Mapping[str, Gradients]:
         for name, rows in zip(names, groups, strict=True)
         if name
     }
+
+
+def _own_ids(ids: Any) -> Any:
+    """Return ids of which no row decides about another's.
+
+    A missing id makes whole numbers float64, in which those from 2^53 on are no longer told apart. Refused by type, as
+    elsewhere before a run begins, it would leave all others of its node out of a run that goes on. So numbers are read
+    one by one, and large ones are no ids in any type.
+    """
+    if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iuf":
+        return ids
+    return [id_text(float(number)) for number in ids.tolist()]
 
 
 def _of_node(context: Context) -> Mapping[str, Any]:

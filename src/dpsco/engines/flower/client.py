@@ -44,7 +44,7 @@ def respond(query: bytes, clients: Mapping[str, Gradients], assignment: Assignme
     query : bytes
         As the server sent it.
     clients : mapping
-        Id of each client -> gradients of its rows.
+        Id of each client, text -> gradients of its rows. A client under anything else (None, 7) sends nothing.
     assignment : Assignment, optional
         As the server's; ``Hashed()`` unless given.
 
@@ -72,9 +72,9 @@ def called_by(asked: Asked, assignment: Assignment, client: str) -> bool:
     return place is not None and asked.first <= place < asked.last
 
 
-def places_of(clients: Iterable[str], run: bytes, places: int, assignment: Assignment) -> list[int]:
+def places_of(clients: Iterable[str], run: bytes, places: int, rule: Assignment) -> list[int]:
     """Places of ``clients``: rounds that ask for none of them need not be asked of their host."""
-    return sorted({at for name in clients if (at := assignment.place_of(name, run, places)) is not None})
+    return sorted({at for who in filter(can_carry, clients) if (at := rule.place_of(who, run, places)) is not None})
 
 
 def _contribution_or_none(asked: Asked, gradients: Gradients) -> NDArray[Any] | None:

@@ -169,9 +169,9 @@ def _factors(numbers: NDArray[np.float64], r: int, q: int) -> Factors:
     return Factors(float(numbers[0]), scale, gains, directions.reshape(r, q))
 
 
-def can_carry(name: str) -> bool:
+def can_carry(name: Any) -> bool:
     """Whether an answer can name this client. One that it cannot name would make it unreadable for all in it."""
-    return name.isascii() and name.isprintable() and len(name) <= LONGEST_ID
+    return isinstance(name, str) and name.isascii() and name.isprintable() and len(name) <= LONGEST_ID
 
 
 def encode_answer(asked: Asked, contributions: Iterable[tuple[str, NDArray[Any]]]) -> bytes:
