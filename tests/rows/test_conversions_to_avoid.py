@@ -78,6 +78,13 @@ AVOID: dict[str, tuple[PublicColumns, Callable[[list[Any]], Any], list[Any], int
     "`strict=False`": (NUMBERS, lambda c: pl.DataFrame({"x": c}, strict=False), POINTS, 0, np.int8(5)),
     "`DataFrame.round`": (NUMBERS, lambda c: pd.DataFrame({"x": c}).round(1), POINTS, 5, "?"),
     "`to_csv(float_format=)`": (NUMBERS, written, POINTS, 5, "?"),
+    "of a column whose type one cell changed": (
+        NUMBERS,
+        lambda c: pd.DataFrame({"x": pd.Series(c).astype("string")}),
+        POINTS,
+        5,
+        1 + 1j,
+    ),
 }
 INSTEAD: dict[str, tuple[PublicColumns, Callable[[list[Any]], Any], list[Any], int, Any]] = {
     "dtype=str": (NUMBERS, cell_by_cell, COMMAS, 5, "n/a?"),

@@ -25,7 +25,8 @@ DIFFERENT = [
     ["1200e034", "0012e036"],
     ["1234567890123456.12", "1234567890123456.13"],
     ["true", "1"],
-    ["7", "007", "7.0", "7e0", "0x7"],
+    ["7", "007", "7.5", "7.", "7e0", "0x7", "007.0"],
+    ["9007199254740992.0", "9007199254740993.0"],
     ["9007199254740992", "9007199254740993"],
 ]
 NUMBERS: list[list[Any]] = [[2**53, 2**53 + 1], [Decimal("1234567890123456.12"), Decimal("1234567890123456.13")]]
@@ -83,16 +84,25 @@ def test_different_ids_are_different_people_in_files(kind: str, ids: list[Any], 
 
 def test_the_number_seven_is_one_person_in_every_file(tmp_path: Any) -> None:
     for kind, forms in (
-        (".csv", ["7", " 7 ", "+7"]),
+        (".csv", ["7", " 7 ", "+7", "7.0", "7.00"]),
         (".jsonl", [7, 7.0, "7", " 7 ", "+7"]),
-        (".parquet", ["7", " 7 ", "+7"]),
+        (".parquet", ["7", " 7 ", "+7", "7.0"]),
         (".arrow", [Decimal("7.0"), Decimal("7.0")]),
     ):
         write(tmp_path / f"rows{kind}", list(forms))
         assert counted(tmp_path / f"rows{kind}") == [True, *[False] * (len(forms) - 1)]
-    assert [id_text(cell) for cell in (Decimal("1E+2"), Decimal("-0.0"), "-0", "+0", -7.0, True)] == [
-        *("100", "0", "0", "0", "-7", "")
-    ]
+    cells = Decimal("1E+2"), Decimal("-0.0"), "-0", "+0", "-0.0", -7.0, "-7.0", True
+    assert [id_text(cell) for cell in cells] == ["100", "0", "0", "0", "0", "-7", "-7", ""]
+
+
+@pytest.mark.parametrize("kind", [".csv", ".jsonl"])
+def test_people_of_a_file_with_a_missing_id_are_those_of_a_file_without(kind: str, tmp_path: Any) -> None:
+    """pandas makes all ids of that file numbers with a point."""
+    for month, ids in enumerate(([1, 2, 3, 4], [4, 3, None, 1])):
+        frame = pd.DataFrame({"a": [0.5] * 4, "who": ids, "y": [1] * 4})
+        path = tmp_path / f"{month}{kind}"
+        frame.to_csv(path, index=False) if kind == ".csv" else frame.to_json(path, orient="records", lines=True)
+    assert counted(tmp_path) == [*[True] * 4, *[False] * 4]
 
 
 @pytest.mark.parametrize("missing", ["nan", "NaN", "-inf", "null", "None", "<NA>", "NaT", " "])

@@ -41,6 +41,7 @@ BOOLEANS = {"true": 1, "false": 0}
 """Texts of booleans in lower case, and their numbers."""
 _NO_ID = re.compile(r"^([-+]?(nan|inf|infinity)|null|none|<na>|nat)?$", re.IGNORECASE)
 _SIGNED = re.compile(r"^(\+(0|[1-9][0-9]*)|-0)$")
+_WHOLE = re.compile(r"^[-+]?(0|[1-9][0-9]{0,15})\.0+$")
 _EXACT = 2.0**53
 _LONGEST = 4000
 """Digits of the longest whole number that has an exact text."""
@@ -210,16 +211,17 @@ def _text(cell: Any) -> str:
 
 
 def id_text(cell: Any) -> str:
-    """Return the text of an id, "" if the cell holds none; 7, 7.0, "7", "+7" and ``np.float32(7)`` are one id.
+    """Return the text of an id, "" if the cell holds none; 7, 7.0, "7", "+7", "7.0" and ``np.float32(7)`` are one id.
 
     text        as it is, blanks around it off. The plus of a whole number without leading zeros is off, too: readers
-                make numbers of such texts. "7", "007", "7.0", "7e0" are four ids, as are "1" and "true".
+                make numbers of such texts. So is the point of a whole number below 2^53: writers put 7.0 for every 7
+                where one id is missing. "7", "007", "7e0" are three ids, as are "1" and "true" two.
     numbers     whole numbers exactly. With a point only if whole and below 2^53: beyond that several ids share one
                 float. Decimals exactly, without trailing zeros.
     no id       None, NaN, booleans, times, lists, empty text, and what writers put for them: nan, inf, null, none,
                 <NA>, NaT.
 
-    >>> id_text(7), id_text(np.float32(7)), id_text("+7"), id_text(2**60 + 1), id_text("007"), id_text("12.10")
+    >>> id_text(7), id_text(np.float32(7)), id_text("7.0"), id_text(2**60 + 1), id_text("007"), id_text("12.10")
     ('7', '7', '7', '1152921504606846977', '007', '12.10')
     >>> id_text(0.5), id_text(None), id_text("NaN")
     ('', '', '')
@@ -230,6 +232,8 @@ def id_text(cell: Any) -> str:
             cell = cell.decode()
         if isinstance(cell, str):
             text = cell.strip()
+            if _WHOLE.match(text) and abs(whole := int(text.partition(".")[0])) < _EXACT:
+                return str(whole)
             return "" if _NO_ID.match(text) else text[1:] if _SIGNED.match(text) else text
         if isinstance(cell, complex) and cell.imag == 0:  # one complex cell makes a whole column complex
             cell = cell.real

@@ -47,8 +47,8 @@ class ContributionCap:
         Parameters
         ----------
         ids
-            One id per row, in any container; 7, 7.0, "7" and ``np.float32(7)`` are one id. Other text is an id as
-            it is written: "7", "007", "7.0" and "7e0" are four ids (``cells.id_text``).
+            One id per row, in any container; 7, 7.0, "7", "7.0" and ``np.float32(7)`` are one id. Other text is an id
+            as it is written: "7", "007" and "7e0" are three ids (``cells.id_text``).
 
         Raises
         ------
