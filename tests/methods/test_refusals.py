@@ -157,3 +157,24 @@ def test_options_are_part_of_the_run_so_other_ones_have_other_noise_and_no_resum
     train(partial(methods.DPSGD, step_size=0.1), checkpoint=tmp_path)
     with pytest.raises(dpsco.CheckpointError, match="another run"):
         train(partial(methods.DPSGD, step_size=0.2), checkpoint=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(("delta", "least"), [(1e-6, 32.0), (1e-9, 25.0)])
+def test_noise_that_ends_too_early_for_the_later_rounds_is_refused_before_the_survey(
+    delta: float, least: float
+) -> None:
+    """The draws of the rounds behind it are more than those of a survey of few columns."""
+    rng = np.random.default_rng(0)
+    rows, released, refused = rng.normal(size=(20_000, 5)), 0, 0
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=5, feature_norm=4.0)
+    for epsilon in np.arange(least, least + 5.0, 0.06):
+        budget = dpsco.Budget(epsilon, delta)
+        try:
+            plan = dpsco.plan(problem, n=20_000, budget=budget, survey="full")
+        except dpsco.InvalidArgument:
+            refused += 1
+            continue
+        dpsco.train(plan, dpsco.stream(rows, rows[:, 0] > 0))
+        released += 1
+    assert released > 5
+    assert refused > 5

@@ -42,7 +42,7 @@ from dpsco.methods.method import Method, RoundMethod, value_of
 from dpsco.methods.schedule import Schedule
 from dpsco.problem import Box, CustomLoss, Everything, Huber, L2Ball, Logistic, Problem, Softmax, Squared
 from dpsco.query import Array, Moment, Query, Released
-from dpsco.release.calibration import calibrate_survey
+from dpsco.release.calibration import calibrate_survey, check_support
 from dpsco.release.mechanisms import Independent
 
 __all__ = [
@@ -59,6 +59,9 @@ __all__ = [
 
 INTERCEPT = 0.5
 """The constant column, in units of the feature norm: the squared row norm is 1.25 instead of 2."""
+
+_MOST_DRAWS = 4
+"""Normals per later round and parameter at most: squares double the sums, and some mechanisms the rows of noise."""
 
 LATER = ("accelerated-srgd", "unaccelerated-srgd", "dp-sgd", "dp-ftrl")
 """Methods that rounds in a geometry can have: fresh rows, clipped sums, correlated or independent Gaussian noise."""
@@ -157,7 +160,10 @@ class Surveyed(MomentMethod, RoundMethod):
             raise InvalidArgument(f"No survey is possible here: {refused}. Plan with survey='none'.")
         if self.rows + self.rounds > n:
             raise InvalidArgument(f"Expected rows={self.rows} well below n={n}: the later rounds need rows too.")
-        return moment_schedule(problem, n, budget, self.moment(problem), rows=self.rows)
+        made = moment_schedule(problem, n, budget, self.moment(problem), rows=self.rows)
+        if budget.private:  # as many draws as the later rounds may need: they are refused now, or never
+            check_support(budget, _MOST_DRAWS * self.rounds * problem.parameters)
+        return made
 
     def moment(self, problem: Problem) -> Moment:
         """Return what the survey asks."""
