@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 import pytest
 from scipy.sparse import csc_matrix, csr_matrix
+from scipy.sparse import random as random_rows
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -215,6 +216,26 @@ def test_sparse_rows_give_the_model_of_dense_rows() -> None:
         sparse = PrivateLogisticRegression(**kwargs).fit(form(rows), Y)
         np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(sparse.decision_function(form(rows)), dense.decision_function(rows), atol=1e-9)
+
+
+def test_the_note_about_few_usable_rows_names_the_cap_where_there_is_one() -> None:
+    rng = np.random.default_rng(0)
+    rows, units = rng.normal(size=(20_000, 5)), np.arange(20_000) // 4
+    facts = {"epsilon": 5.0, "delta": 1e-6, "classes": [0, 1]}
+    capped = PrivateLogisticRegression(**facts, max_rows_per_unit=1).fit(rows, rows[:, 0] > 0, unit=units)
+    odd = PrivateLogisticRegression(**facts, invalid_rows="zero").fit(rows, np.where(units % 2, 5, rows[:, 0] > 0))
+    notes = [next(line for line in str(model.privacy_).splitlines() if "usable" in line) for model in (capped, odd)]
+    assert ["max_rows_per_unit=1" in note for note in notes] == [True, False]
+
+
+def test_a_large_sparse_table_is_surveyed_like_a_dense_one() -> None:
+    """Kernels serve its rounds; the survey of sparse rows runs in the threads of the compiled one."""
+    rng = np.random.default_rng(0)
+    rows = random_rows(430_000, 40, density=0.1, format="csr", random_state=rng)
+    labels = (rows @ np.linspace(-1, 1, 40) > 0).astype(int)
+    found = [quiet(PrivateLogisticRegression(**PUBLIC, random_state=0), one, labels) for one in (rows, rows.toarray())]
+    assert found[0].plan_.method.name == "surveyed"
+    np.testing.assert_allclose(found[0].coef_, found[1].coef_, rtol=1e-6, atol=1e-8)
 
 
 def test_pipelines_clones_grids_and_frames() -> None:

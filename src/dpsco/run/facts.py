@@ -215,8 +215,11 @@ def _of_geometry(source: str) -> tuple[str, ...]:
 
 def _doubts(second: SecondStage, facts: Facts) -> tuple[str, ...]:
     """Return what the survey's health says. It counts rows by their weights, so a share below 1 needs no check."""
-    words = second.health.in_words()
-    return tuple(f"CHECK: {text}" for text in words if not (facts.weighted and "were usable" in text))
+    words, cap = second.health.in_words(), ""
+    if facts.max_rows_per_unit is not None:
+        cap = f". Rows of a unit beyond max_rows_per_unit={facts.max_rows_per_unit} are not counted as usable either"
+    usable = [text + cap if "were usable" in text else text for text in words]
+    return tuple(f"CHECK: {text}" for text in usable if not (facts.weighted and "were usable" in text))
 
 
 @cache
