@@ -10,7 +10,7 @@ from typing import Any, NoReturn, cast
 
 from dpsco.errors import DataError
 from dpsco.rows.cells import id_message
-from dpsco.rows.readers.arrow_columns import arrow_table, cell_type, has_date, is_bytes, is_number, is_text
+from dpsco.rows.readers.arrow_columns import arrow_table, cell_type, has_date, is_bytes, is_number, is_text, is_view
 from dpsco.rows.readers.remote import RemoteFile
 from dpsco.rows.readers.source import Table, TableSource, arrow, damaged, missing_columns
 from dpsco.rows.readers.stamps import Stamps
@@ -180,6 +180,8 @@ def _as_bytes(column: Any) -> Any:
         return column.view(pa.binary())
     if pa.types.is_large_string(column.type):
         return column.view(pa.large_binary())
+    if pa.types.is_string_view(column.type):
+        return column.view(pa.binary_view())
     if pa.types.is_date64(column.type):
         return column.view(pa.int64())
     return column.view(pa.binary(column.type.byte_width)) if pa.types.is_decimal(column.type) else column
@@ -194,7 +196,7 @@ def check_columns(path: AnyFile, schema: Any, numbers: Sequence[str], texts: Seq
     for name in wanted:
         kind = schema.field(name).type
         absent = arrow("pyarrow").types.is_null(kind)  # what a writer makes of a column without a value
-        known = is_number(kind) or is_text(kind) or is_bytes(cell_type(kind))
+        known = is_number(kind) or is_text(kind) or is_bytes(cell_type(kind)) or is_view(cell_type(kind))
         if not (absent or known or (name not in numbers and has_date(kind))):
             raise DataError(
                 f"The column {name!r} of {path.name!r} has the type {kind}. Expected numbers or text (or a date, if it "

@@ -25,6 +25,7 @@ __all__ = [
     "is_bytes",
     "is_number",
     "is_text",
+    "is_view",
 ]
 
 
@@ -38,11 +39,22 @@ def arrow_table(batch: Any, numbers: Sequence[str], texts: Sequence[str], ids: S
 def _as_text(column: Any) -> Any:
     """Return a column of bytes as text, which need not be UTF-8: one cell of bytes makes bytes of a column of text."""
     pa = arrow("pyarrow")
-    if pa.types.is_dictionary(column.type) and is_bytes(column.type.value_type):
+    if pa.types.is_dictionary(column.type) and (is_bytes(column.type.value_type) or is_view(column.type.value_type)):
         return pa.DictionaryArray.from_arrays(column.indices, _as_text(column.dictionary))
+    if is_view(column.type):
+        column = _without_views(column)
     if not is_bytes(column.type):
         return column
     return column.view(pa.large_string() if pa.types.is_large_binary(column.type) else pa.string())
+
+
+def _without_views(column: Any) -> Any:
+    """Return text or bytes that are views, as polars writes them into Arrow files, as bytes in one buffer."""
+    pa = arrow("pyarrow")
+    try:
+        return column.cast(pa.large_binary())
+    except pa.ArrowNotImplementedError:  # older versions of Arrow
+        return pa.array(column.view(pa.binary_view()).to_pylist(), pa.large_binary())
 
 
 def decoded(column: Any) -> Any:
@@ -185,9 +197,15 @@ def is_any_text(kind: Any) -> bool:
 
 
 def is_bytes(kind: Any) -> bool:
-    """Whether a type holds bytes of any length."""
+    """Whether a type holds bytes of any length, in one buffer."""
     types = arrow("pyarrow").types
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def is_view(kind: Any) -> bool:
+    """Whether a type holds text or bytes of any length, in views of several buffers."""
+    types = arrow("pyarrow").types
+    return bool(types.is_string_view(kind) or types.is_binary_view(kind))
 
 
 def is_number(kind: Any) -> bool:
