@@ -39,6 +39,11 @@ COUNTED_ONCE = (
         ("tests/estimators/test_partial_fit.py::test_threads_count_the_rows_of_a_unit_once",),
     ),
     Mutant(
+        "a compiled slope that reads beyond its arrays",
+        (("clipping/kernels/custom.py", "njit(copy, boundscheck=True)", "njit(copy)"),),
+        ("tests/clipping/test_slopes_of_the_user.py::test_an_index_beyond_an_array_makes_a_zero_row[plain]",),
+    ),
+    Mutant(
         "a row on which a compiled slope fails ends the run",
         (
             (

@@ -54,6 +54,11 @@ FEDERATION = (
         (f"{FAULTS}::test_an_id_that_an_answer_cannot_name_costs_no_other_client_of_its_node",),
     ),
     Mutant(
+        "clients of a node share the points of a query",
+        (("engines/flower/client.py", "gradients(x.copy())", "gradients(x)"),),
+        (f"{FAULTS}::test_a_gradient_function_that_works_in_place_changes_no_other_client",),
+    ),
+    Mutant(
         "an id that is no text ends the answer of its node",
         (("engines/flower/wire.py", "return isinstance(name, str) and name.isascii()", "return name.isascii()"),),
         (f"{FAULTS}::test_an_id_that_is_no_text_costs_no_other_client_of_its_node[None]",),
@@ -65,7 +70,7 @@ FEDERATION = (
     ),
     Mutant(
         "large ids of a node count unless one is missing",
-        (("engines/flower/app.py", "[id_text(float(number)) for", "[id_text(number) for"),),
+        (("engines/flower/app.py", "[id_text(complex(number)) for", "[id_text(number) for"),),
         ("tests/engines/on_flower/test_rows_of_a_node.py::test_large_numbers_are_no_ids_whatever_their_type",),
     ),
     Mutant(

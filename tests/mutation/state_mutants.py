@@ -15,6 +15,19 @@ STATE = (
         ("tests/test_parallel.py::test_a_task_that_has_tasks_of_its_own_runs_them_by_itself",),
     ),
     Mutant(
+        "a fork takes rows of a live run",
+        (
+            (
+                "run/run.py",
+                "stage.ledger.check_process()  # before a row is read",
+                "pass  # before a row is read",
+            ),
+        ),
+        (
+            "tests/release/test_processes.py::test_a_child_that_goes_on_with_a_training_is_refused_before_it_reads_a_row",
+        ),
+    ),
+    Mutant(
         "a fork removes the file that its parent is writing",
         (("json_files.py", "if before == after == os.getpid():", "if after == os.getpid():"),),
         ("tests/faults/test_forks_while_writing.py::test_a_child_forked_while_a_file_is_written_writes_none[True]",),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,9 +112,38 @@ def test_partial_fit_goes_on_in_the_process_that_began_it_only() -> None:
     model.partial_fit(X[:30], y[:30])
     for k in (0, 1):
         assert in_a_child(lambda k=k: model.partial_fit(X[30:] * k, y[30:])) == "LedgerError"
+    assert in_a_child(lambda: model.partial_fit(X[30:31], y[30:31])) == "LedgerError"  # also where no round ends
     model.partial_fit(X[30:], y[30:])
     assert model.coef_.shape == (1, WIDTH)
     assert in_a_child(lambda: model.predict(X)) == "nothing"  # a finished model is nobody's secret
+
+
+def test_a_child_that_goes_on_with_a_training_is_refused_before_it_reads_a_row() -> None:
+    """Its rows may come from a thread that reads ahead: there is none in the child, which would wait for ever."""
+    main, read, said = os.getpid(), [], []
+
+    def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for _ in range(4):
+            read.append(os.getpid())
+            yield np.zeros((16, WIDTH)), np.zeros(16)
+
+    reading, writing = os.pipe()
+
+    def fork(done: Any) -> None:
+        if done.step == 1 and os.getpid() == main and os.fork() == 0:
+            said.append("child")
+
+    try:
+        dpsco.train(PLAN, dpsco.stream(chunks()), on_round=fork)
+    except LedgerError:
+        os.write(writing, f"refused {sum(process != main for process in read)}".encode())
+    finally:
+        if said:
+            os._exit(0)
+    os.wait()
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        assert pipe.read().decode() == "refused 0"
 
 
 def test_a_child_of_a_checkpointed_run_writes_nothing(tmp_path: Path) -> None:

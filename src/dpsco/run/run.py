@@ -6,8 +6,7 @@
             run.finish_round()            release, step
     run.model, run.report, run.trace
 
-``train`` feeds a run from a stream, ``partial_fit`` pushes rows into it as they come, Dask and Flower give it sums that
-were computed elsewhere, and audits watch it (watch.py).
+``train`` feeds a run from a stream, ``partial_fit`` pushes rows, Dask and Flower give it sums, audits watch it.
 """
 
 from __future__ import annotations
@@ -104,8 +103,7 @@ class Run:
         self.plan, self.facts = plan, true_facts(plan, oracle, facts)
         x0 = starting_point(plan, start)
         check_use(plan, self.facts, elsewhere=oracle is None, checkpoint=checkpoint, resume=resume)
-        self._watch = watch_in_force()
-        self._elsewhere, self._seeded = oracle is None, key is not None
+        self._watch, self._elsewhere, self._seeded = watch_in_force(), oracle is None, key is not None
         self._watched = self._watch.observer is not None or self._watch.replay is not None
         self._diagnostics, self._resources = diagnostics, ExitStack()
         about = {"plan": plan.to_dict(), "start": hashlib.sha256(x0.tobytes()).hexdigest()}
@@ -191,6 +189,7 @@ class Run:
 
     def _taking(self) -> tuple[Stage, Query]:
         stage, state, query = self._round()
+        stage.ledger.check_process()  # before a row is read: threads that read ahead are not in a fork
         if stage.state is not state:
             raise HorizonError("finish_round was interrupted after the release of this round. Call it again first.")
         return stage, query
@@ -212,6 +211,7 @@ class Run:
         HorizonError
             If the rows would go beyond n, another call is under way, or an earlier one was interrupted.
         """
+        self._stage.ledger.check_process()
         self.turns.once(self, rows)
 
     def push(self, features: Any, labels: Array, *, within: bool = False) -> None:

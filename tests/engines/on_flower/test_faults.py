@@ -287,6 +287,39 @@ def test_an_id_that_is_no_text_costs_no_other_client_of_its_node(name: Any) -> N
     assert places_of(with_it, bytes(32), 9, Hashed()) == places_of(others, bytes(32), 9, Hashed())
 
 
+ONES = np.ones(2)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_gradient_function_that_works_in_place_changes_no_other_client(fails: bool) -> None:
+    query = wire.encode_query(
+        run=bytes(32),
+        first=0,
+        last=1,
+        places=1,
+        unit=1,
+        clip=9.0,
+        grid=0.5,
+        weights=[2.0, -1.0],
+        points=[ONES, 3.0 * ONES],
+    )
+
+    def in_place(x: Any) -> Any:
+        x += 5.0
+        if fails:
+            raise ValueError
+        return x[None]
+
+    def answers(*names: str) -> dict[str, Any]:
+        others: dict[str, Gradients] = dict.fromkeys(names, lambda x: x[None])
+        sent = respond(query, {"a": in_place, **others})
+        return dict(wire.decode_answer(wire.decode_query(query), sent))
+
+    assert answers("b", "c")["b"].tolist() == answers("b", "c")["c"].tolist() == [-2, -2]
+    if not fails:
+        assert answers("b")["a"].tolist() == [8, 8]  # 2 (1 + 5) - (3 + 5), in steps of the grid
+
+
 def test_clients_that_are_not_on_the_roster_are_not_counted() -> None:
     plan = a_plan("zero-out")
     roster = Roster({name: i // 50 for i, name in enumerate(IDS) if name != VICTIM})

@@ -67,6 +67,11 @@ def test_a_number_with_a_point_is_no_id(plan: Path) -> None:
     assert list(gradients(plan, ids=np.where(IDS == 4, np.inf, IDS))) == ["0", "1", "2", "3", "5"]
 
 
+def test_a_complex_number_is_no_id_and_leaves_the_others_theirs(plan: Path) -> None:
+    assert list(gradients(plan, ids=without(4, IDS, 3 + 1j))) == ["0", "1", "2", "3", "4", "5"]
+    assert list(gradients(plan, ids=np.where(IDS == 4, 1j, IDS))) == ["0", "1", "2", "3", "5"]
+
+
 @pytest.mark.parametrize("name", ["ids", "labels"])
 def test_python_objects_are_refused_with_the_remedy(name: str, plan: Path) -> None:
     column = {"ids": IDS, "labels": LABELS}[name]

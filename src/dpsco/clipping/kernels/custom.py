@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
 from numba import njit
@@ -20,7 +20,7 @@ def kernels(slope: Callable[[float, float], float] | None) -> dict[str, Any]:
     """Return {"dense": ..., "sparse": ...}. A user's ``slope(score, label)`` is compiled without disk cache."""
     if slope is None:
         return {"dense": dense_rows.dense, "sparse": sparse_rows.sparse}
-    one = slope if hasattr(slope, "py_func") else njit(slope)
+    one = _checked(slope, {})
 
     def user_slopes(ask: Any, scores: Any, at: int, labels: Any, first: int, count: int, out: Any) -> None:
         for i in range(count):
@@ -32,6 +32,31 @@ def kernels(slope: Callable[[float, float], float] | None) -> dict[str, Any]:
     own = {"slopes": njit(user_slopes, nogil=True, error_model="numpy")}
     own |= {"factors": _with(slopes.factors, own), "careful_factor": _with(slopes.careful_factor, own)}
     return {"dense": _kernel(dense_rows, "dense", own), "sparse": _kernel(sparse_rows, "sparse", own)}
+
+
+def _checked(function: Any, known: dict[Any, Any]) -> Any:
+    """Compile a function of the user, and those that it calls, so that an index beyond an array is an error.
+
+    Without that check numba reads whatever is there: numbers of other rows. ``known``: what is compiled already.
+    """
+    python = getattr(function, "py_func", function)
+    if python not in known:
+        known[python] = None  # a function that calls itself finds itself under its own name
+        code, cells = python.__code__, python.__closure__ or ()
+        names = {name: python.__globals__[name] for name in code.co_names if name in python.__globals__}
+        called = {name: _checked(held, known) for name, held in names.items() if hasattr(held, "py_func")}
+        own = {**python.__globals__, **{name: made for name, made in called.items() if made is not None}}
+        held = tuple(CellType(_checked(c.cell_contents, known)) if _is_compiled(c) else c for c in cells)
+        copy = FunctionType(code, own, python.__name__, python.__defaults__, held)
+        known[python] = own[python.__name__] = njit(copy, boundscheck=True)
+    return known[python]
+
+
+def _is_compiled(cell: CellType) -> bool:
+    try:
+        return hasattr(cell.cell_contents, "py_func")
+    except ValueError:  # empty
+        return False
 
 
 def _kernel(module: Any, name: str, own: dict[str, Any]) -> Any:

@@ -121,8 +121,8 @@ def clients(context: Context) -> Mapping[str, Gradients]:
     except (OSError, ValueError, KeyError):
         raise DataError(
             "Expected the node's rows= to be an .npz file of arrays 'features' and 'labels', with 'ids' in it or "
-            "client= in the node's configuration. Arrays of Python objects are not read: NumPy makes them where a cell "
-            "is None. Write an empty text or NaN for a missing id, and NaN for a missing label."
+            "client= in the node's configuration. Arrays of Python objects or of times are not read: NumPy makes them "
+            "where a cell is None or a time. Write an empty text or NaN for a missing id, and NaN for a missing label."
         ) from None
     names, of_row = column_texts(_own_ids(ids), of="id")
     if "ids" not in rows:  # the node has its client also without a row: no row decides whether it answers
@@ -142,9 +142,9 @@ def _own_ids(ids: Any) -> Any:
     elsewhere before a run begins, it would leave all others of its node out of a run that goes on. So numbers are read
     one by one, and large ones are no ids in any type.
     """
-    if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iuf":
+    if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iufc":
         return ids
-    return [id_text(float(number)) for number in ids.tolist()]
+    return [id_text(complex(number)) for number in ids.tolist()]
 
 
 def _of_node(context: Context) -> Mapping[str, Any]:

@@ -100,7 +100,10 @@ def contribution(asked: Asked, gradients: Gradients) -> NDArray[Any]:
 
 
 def _differences(asked: Asked, gradients: Gradients) -> NDArray[np.float64]:
-    """Return what the query wants of each row, before the clip: shape (rows, length)."""
+    """Return what the query wants of each row, before the clip: shape (rows, length).
+
+    Each call gets a copy of its point: a function that works in place would write rows into the points of others.
+    """
     if asked.survey is not None:
         found = np.asarray(gradients.survey(asked.survey), dtype=np.float64)  # type: ignore[attr-defined]
         if found.ndim != 2 or found.shape[1] != asked.length:  # one row must not become two contributions
@@ -109,7 +112,7 @@ def _differences(asked: Asked, gradients: Gradients) -> NDArray[np.float64]:
     points, mapped = asked.points, asked.matrix is not None or asked.factors is not None
     if mapped:
         points, gradients = own_points(asked, points), getattr(gradients, "shortened", gradients)
-    terms = (w * np.asarray(gradients(x), dtype=np.float64) for w, x in zip(asked.weights, points, strict=True))
+    terms = (w * np.asarray(gradients(x.copy()), dtype=np.float64) for w, x in zip(asked.weights, points, strict=True))
     rows = np.sum(list(terms), axis=0)
     if rows.size != asked.length * (len(rows) if rows.ndim > 1 else 1):  # one row must not become two contributions
         raise ValueError("Gradients of another length than the query says.")

@@ -1,0 +1,66 @@
+"""A slope that the user brings, compiled: an index beyond an array costs its own row, and reads nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+
+import dpsco
+from dpsco.clipping import CompiledOracle, LinearOracle
+from dpsco.query import Batch, Query
+
+COSTS = np.array([1.0, 2.0, 3.0])
+ODD = [9.0, -7.0, 100.0]
+QUERY = Query(0, (np.zeros(2),), (1.0,), 100.0, 300, grid=2.0**-20)
+
+
+def plain(score: float, label: float) -> float:
+    return COSTS[int(label)]
+
+
+@njit
+def look(i: int) -> float:
+    return COSTS[i]
+
+
+@njit
+def by_another(score: float, label: float) -> float:
+    return look(int(label))
+
+
+def enclosed() -> Any:
+    held = look
+
+    @njit
+    def slope(score: float, label: float) -> float:
+        return held(int(label))
+
+    return slope
+
+
+@pytest.mark.parametrize("slope", [plain, by_another, enclosed()])
+def test_an_index_beyond_an_array_makes_a_zero_row(slope: Callable[[float, float], float]) -> None:
+    labels = np.arange(300) % 3.0
+    known = CompiledOracle(dpsco.Huber(width=1.0), slope=slope).answer(QUERY, Batch(0, [(np.ones((300, 2)), labels)]))
+    without = known.total - np.sum(COSTS[labels[: len(ODD)].astype(int)])
+    labels[: len(ODD)] = ODD
+    found = CompiledOracle(dpsco.Huber(width=1.0), slope=slope).answer(QUERY, Batch(0, [(np.ones((300, 2)), labels)]))
+    assert known.zeroed_rows == 0
+    assert found.zeroed_rows == len(ODD)
+    np.testing.assert_allclose(found.total, without, rtol=1e-12)
+
+
+def test_it_is_the_zero_row_of_the_plain_oracle() -> None:
+    odd = [*ODD, 1e12, -1e15]  # far outside of what the process may read
+    labels = np.concatenate([np.arange(295) % 3.0, odd])
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    answers = [
+        kind(dpsco.Huber(width=1.0), slope=plain).answer(QUERY, Batch(0, [(rows, labels)]))
+        for kind in (CompiledOracle, LinearOracle)
+    ]
+    assert answers[0].zeroed_rows == answers[1].zeroed_rows == len(odd)
+    np.testing.assert_allclose(answers[0].total, answers[1].total, rtol=1e-9)
