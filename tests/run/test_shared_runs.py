@@ -112,9 +112,9 @@ def test_a_run_whose_folder_was_given_back_does_not_bring_the_key_back(tmp_path)
     dpsco.train(PLAN, dpsco.stream(features, labels), checkpoint=tmp_path, resume=True)
     complete = (tmp_path / "secret.json").read_bytes()
     assert json.loads(complete)["key"] is None
-    run.absorb(Batch(1, [(features[16:32], labels[16:32])]))
-    with pytest.raises(dpsco.LedgerError, match="resume"):
-        run.finish_round()
+    for call in (lambda: run.absorb(Batch(1, [(features[16:32], labels[16:32])])), run.finish_round):
+        with pytest.raises(dpsco.LedgerError, match="resume"):
+            call()
     assert (tmp_path / "secret.json").read_bytes() == complete
 
 
