@@ -114,7 +114,8 @@ class CompiledOracle:
         As in ``Problem``.
     slope : callable, optional
         ``slope(score, label)`` replaces the derivative of the loss, as in ``LinearOracle``. numba must be able to
-        compile it; the compiled code is not cached on disk.
+        compile it; the compiled code is not cached on disk. Compiled functions that it calls, by their names, are
+        compiled again: in all of them an index beyond an array makes a zero row.
     threads : int, optional
         All available processors by default.
     """

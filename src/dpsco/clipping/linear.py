@@ -19,6 +19,7 @@ import numpy as np
 
 from dpsco.clipping.bound import LARGEST_NORM, clip_scale, row_norms
 from dpsco.clipping.linear_blocks import DenseBlock, SparseBlock
+from dpsco.clipping.no_warnings import no_warnings
 from dpsco.clipping.synthetic import must_answer_once
 from dpsco.problem.losses import Labels, Loss
 from dpsco.query import CHUNK_ROWS, Array, Batch, Chunk, Clipped, Query
@@ -83,7 +84,8 @@ class LinearOracle:
         """Compute d loss / d score per row and class; scores and result have shape (rows, classes)."""
         if self.slope is not None:
             pairs = zip(scores[:, 0].tolist(), labels.tolist(), strict=True)
-            return np.array([_slope_or_nan(self.slope, *pair) for pair in pairs], dtype=np.float64).reshape(-1, 1)
+            with no_warnings():  # np.errstate does not know those of Python code
+                return np.array([_slope_or_nan(self.slope, *pair) for pair in pairs], dtype=np.float64).reshape(-1, 1)
         if self.loss.outputs == 1:
             return self.loss.slope(scores[:, 0], labels)[:, None]
         return self.loss.slope(scores, labels)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from types import CellType, FunctionType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from numba import njit
 
 from dpsco.clipping.kernels import dense_rows, slopes, sparse_rows
+from dpsco.errors import InvalidArgument
 
 __all__ = ["kernels"]
+
+_BY_NAME = (
+    "slope calls a compiled function as a part of a module or of a tuple, or two that call each other. Such functions are "
+    "compiled again, so that an index beyond an array costs its own row alone: import one and call it by its name."
+)
 
 
 @lru_cache(maxsize=8)
@@ -38,18 +44,40 @@ def _checked(function: Any, known: dict[Any, Any]) -> Any:
     """Compile a function of the user, and those that it calls, so that an index beyond an array is an error.
 
     Without that check numba reads whatever is there: numbers of other rows. ``known``: what is compiled already.
+
+    Raises
+    ------
+    InvalidArgument
+        If a compiled function is reached by another way than its own name, where it cannot be compiled again.
     """
     python = getattr(function, "py_func", function)
     if python not in known:
         known[python] = None  # a function that calls itself finds itself under its own name
-        code, cells = python.__code__, python.__closure__ or ()
-        names = {name: python.__globals__[name] for name in code.co_names if name in python.__globals__}
-        called = {name: _checked(held, known) for name, held in names.items() if hasattr(held, "py_func")}
-        own = {**python.__globals__, **{name: made for name, made in called.items() if made is not None}}
-        held = tuple(CellType(_checked(c.cell_contents, known)) if _is_compiled(c) else c for c in cells)
-        copy = FunctionType(code, own, python.__name__, python.__defaults__, held)
+        names, cells = _names(python.__code__), python.__closure__ or ()
+        found = {name: python.__globals__[name] for name in names if name in python.__globals__}
+        for held in found.values():
+            parts = held if isinstance(held, (tuple, list)) else (getattr(held, name, None) for name in names)
+            if isinstance(held, (tuple, list, ModuleType)) and any(hasattr(part, "py_func") for part in parts):
+                raise InvalidArgument(_BY_NAME)
+        own = {**python.__globals__}
+        own |= {name: _called(held, python, known) for name, held in found.items() if hasattr(held, "py_func")}
+        closed = tuple(CellType(_called(c.cell_contents, python, known)) if _is_compiled(c) else c for c in cells)
+        copy = FunctionType(python.__code__, own, python.__name__, python.__defaults__, closed)
         known[python] = own[python.__name__] = njit(copy, boundscheck=True)
     return known[python]
+
+
+def _called(function: Any, caller: Any, known: dict[Any, Any]) -> Any:
+    made = _checked(function, known)
+    if made is None and function.py_func is not caller:  # two functions that call each other
+        raise InvalidArgument(_BY_NAME)
+    return function if made is None else made
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names that a function looks up, also inside functions that it makes."""
+    inner = (_names(part) for part in code.co_consts if isinstance(part, CodeType))
+    return set(code.co_names).union(*inner)
 
 
 def _is_compiled(cell: CellType) -> bool:
