@@ -16,7 +16,7 @@ from dpsco.errors import InvalidArgument
 __all__ = ["kernels"]
 
 _BY_NAME = (
-    "slope calls a compiled function as a part of a module or of a tuple, or two that call each other. Such functions are "
+    "slope calls a compiled function as a part of a module or of a tuple, or two that call each other. They are "
     "compiled again, so that an index beyond an array costs its own row alone: import one and call it by its name."
 )
 
