@@ -64,6 +64,20 @@ FEDERATION = (
         (f"{FAULTS}::test_an_id_that_is_no_text_costs_no_other_client_of_its_node[None]",),
     ),
     Mutant(
+        "clients of a node under the text of their ids' type",
+        (
+            (
+                "engines/flower/app.py",
+                'column_texts(_own_ids(ids), of="id")',
+                "np.unique(np.asarray(ids).astype(str), return_inverse=True)",
+            ),
+        ),
+        (
+            "tests/engines/on_flower/test_breaks.py::"
+            "test_an_odd_id_in_the_rows_of_a_node_leaves_the_other_clients_their_ids",
+        ),
+    ),
+    Mutant(
         "ids of a node refused for the type that a missing one gives them",
         (("engines/flower/app.py", "column_texts(_own_ids(ids), of=", "column_texts(ids, of="),),
         ("tests/engines/on_flower/test_rows_of_a_node.py::test_a_missing_id_takes_the_id_of_its_row_alone",),

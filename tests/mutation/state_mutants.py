@@ -64,20 +64,6 @@ STATE = (
         ("tests/release/test_release.py::test_noise_does_not_depend_on_how_many_rounds_are_drawn_together[sqrt]",),
     ),
     Mutant(
-        "clients of a node under the text of their ids' type",
-        (
-            (
-                "engines/flower/app.py",
-                'column_texts(_own_ids(ids), of="id")',
-                "np.unique(np.asarray(ids).astype(str), return_inverse=True)",
-            ),
-        ),
-        (
-            "tests/engines/on_flower/test_breaks.py::"
-            "test_an_odd_id_in_the_rows_of_a_node_leaves_the_other_clients_their_ids",
-        ),
-    ),
-    Mutant(
         "two passes at a time through one module",
         (
             (
