@@ -7,16 +7,19 @@ import itertools
 import numpy as np
 import pytest
 
-from dpsco.rows.random_order import Positions, RandomOrder
+from dpsco.rows.random_order import Positions, RandomOrder, adjacent_rows
 
 
-def order(rows: int, seed: int = 0) -> RandomOrder:
-    return RandomOrder(rows, np.random.default_rng(seed))
+def order(rows: int, seed: int = 0, adjacent: int = 1) -> RandomOrder:
+    return RandomOrder(rows, np.random.default_rng(seed), adjacent)
 
 
-@pytest.mark.parametrize("rows", [1, 7, 3000, 200_000, 700_000])
-def test_batches_part_the_rows_and_are_ascending(rows: int) -> None:
-    ranks = order(rows)
+@pytest.mark.parametrize(
+    ("rows", "adjacent"),
+    [(1, 1), (7, 1), (3000, 1), (200_000, 1), (700_000, 1), (1, 4), (7, 2), (3000, 7), (200_000, 64)],
+)
+def test_batches_part_the_rows_and_are_ascending(rows: int, adjacent: int) -> None:
+    ranks = order(rows, adjacent=adjacent)
     for size in (1 + rows // 40, rows // 3 + 1, rows):
         batches = [ranks.batch(k, min(k + size, rows)) for k in range(0, rows, size)]
         assert [len(batch) for batch in batches] == [min(size, rows - k) for k in range(0, rows, size)]
@@ -24,9 +27,10 @@ def test_batches_part_the_rows_and_are_ascending(rows: int) -> None:
         assert all(np.all(np.diff(batch) > 0) for batch in batches)
 
 
-def test_a_batch_is_the_union_of_its_parts_also_among_equal_keys() -> None:
-    """200,000 rows share 65,536 keys: almost every cut is among equal keys."""
-    ranks = order(200_000)
+@pytest.mark.parametrize("adjacent", [1, 3])
+def test_a_batch_is_the_union_of_its_parts_also_among_equal_keys(adjacent: int) -> None:
+    """200,000 groups share 65,536 keys: almost every cut is among equal keys."""
+    ranks = order(200_000 * adjacent, adjacent=adjacent)
     whole = ranks.batch(1000, 1040)
     ones = np.sort(np.concatenate([ranks.batch(k, k + 1) for k in range(1000, 1040)]))
     assert np.array_equal(whole, ones)
@@ -87,6 +91,44 @@ def test_equal_keys_are_in_random_order() -> None:
         ranks._starts = np.where(np.arange(ranks._starts.size) > 9, 3, 0)
         earlier += int(ranks.batch(0, 1)[0] == 0)
     assert abs(earlier - 400 / 3) < 5 * np.sqrt(400 * 2 / 9)
+
+
+@pytest.mark.parametrize("rows", [1003, 50_000])
+def test_rows_of_a_group_have_consecutive_ranks(rows: int) -> None:
+    """1003 rows in groups of 5: the last one has 3, wherever its rank is."""
+    ranks = order(rows, adjacent=5)
+    ranked = np.concatenate([ranks.batch(k, k + 1) for k in range(1003 if rows == 1003 else 300)])
+    group = ranked // 5
+    begins = np.flatnonzero(np.diff(group, prepend=-1))
+    assert len(set(group[begins].tolist())) == len(begins)  # no group comes twice
+    sizes = np.diff(begins)
+    assert np.all((sizes == 5) | ((sizes == 3) & (group[begins[:-1]] == rows // 5)))
+    assert all(np.array_equal(part, np.sort(part)) for part in np.split(ranked, begins[1:]))
+
+
+def test_a_batch_has_its_share_of_every_part_of_the_table() -> None:
+    """Of each 16 neighbouring groups about as many: also of a table that is sorted. Random ones would differ by 2.4."""
+    ranks = order(64 * 16 * 8, adjacent=8)
+    for first, share in ((0, 5.0), (512 * 3, 4.0), (700, 2.5)):
+        picked = ranks.batch(first, first + int(512 * share))
+        groups = np.bincount(picked // (16 * 8), minlength=64) / 8
+        assert np.max(np.abs(groups - share)) < 2.0
+        assert np.std(groups) < 0.6
+
+
+def test_groups_are_in_random_order() -> None:
+    """Each of 8 groups is first equally often, within five deviations."""
+    firsts = [int(order(40, seed, adjacent=5).batch(0, 1)[0]) for seed in range(2000)]
+    counts = np.bincount(np.array(firsts) // 5, minlength=8)
+    assert np.max(np.abs(counts - 250)) < 5 * np.sqrt(250)
+    assert np.all(np.array(firsts) % 5 == 0)
+
+
+def test_large_tables_have_groups_of_two_pages() -> None:
+    assert adjacent_rows(1_000_000, 256) == 32
+    assert adjacent_rows(1_000_000, 1024) == 8
+    assert adjacent_rows(1_000_000, 100_000) == 1
+    assert adjacent_rows(100_000, 256) == 1
 
 
 def test_positions_are_as_they_are() -> None:

@@ -101,7 +101,8 @@ class PrivateLogisticRegression(_PrivateClassifier):
     max_rows_per_unit : int, optional
         At most so many rows of one ``unit`` (see ``fit``) count, and the guarantee covers all of them together.
     shuffle : bool
-        Permute the rows first, with randomness of the operating system.
+        Put the rows into random rounds, with randomness of the operating system: in a table of 64 MB or more groups
+        of neighbouring rows (8 KB) instead of single ones, from all parts of the table alike.
     invalid_rows : {"error", "zero"}
         "error" refuses a table that has a row with a missing value, text or an undeclared label. "zero" counts each
         such row as a zero row, so that no row decides whether a fit succeeds. Behind the first call of ``partial_fit``

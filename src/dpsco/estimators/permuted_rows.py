@@ -72,7 +72,7 @@ class PermutedRows(Stream):
             picked = self._order.batch(first, last)
             shape, source = (last - first, width), Source(self._features, picked, self._norm)
             made = RowsOnDemand(partial(self._gathered, picked), shape, self._features.dtype, source)
-            yield made, self._targets[picked]
+            yield made, self._targets.take(picked)
             return
         stored = _STORED_BYTES * CsrRows.of(self._features).mean_width
         rows = max(1, _CHUNK_BYTES // (stored * CHUNK_ROWS)) * CHUNK_ROWS
