@@ -46,6 +46,26 @@ def fit(data: Path, out: Path, *options: str) -> int:
     return main(["fit", str(data), *TASK, *schema, "--out", str(out), "--json", *options])
 
 
+def test_a_draft_of_json_lines_is_that_of_the_same_rows_in_csv(folder, tmp_path) -> None:
+    """JSON lines state no columns: those of a public file are the keys that occur."""
+    drafts = []
+    for name in ("people.csv", "people.jsonl"):
+        out = tmp_path / f"{name}.json"
+        assert main(["columns", str(folder / name), "--label", "bought", "--out", str(out)]) == 0
+        drafts.append(dpsco.PublicColumns.read(out).to_dict())
+    assert drafts[0] == drafts[1]
+
+
+def test_a_draft_says_what_a_file_lacks_and_begins_with_the_year_1(tmp_path, capsys) -> None:
+    empty, early = tmp_path / "empty.csv", tmp_path / "early.csv"
+    empty.write_text("a,b\n")
+    assert main(["columns", str(empty), "--out", str(tmp_path / "c.json")]) == 2
+    assert "no row" in capsys.readouterr().err
+    early.write_text("a\n" + "\n".join(f"000{k % 8 + 2}-05-0{k % 9 + 1}" for k in range(40)) + "\n")
+    assert main(["columns", str(early), "--out", str(tmp_path / "c.json")]) == 0
+    assert dpsco.PublicColumns.read(tmp_path / "c.json").to_dict()["columns"][0]["range"][0] == "0001-01-01"
+
+
 def test_a_draft_of_a_public_file_is_a_schema_to_fit_with(folder, tmp_path, capsys) -> None:
     out = tmp_path / "draft.toml"
     assert main(["columns", str(folder / "people.csv"), "--label", "bought", "--out", str(out)]) == 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pytest
 
@@ -49,6 +52,14 @@ def written(cells: list[Any]) -> Any:
     return pd.read_csv(io.StringIO(pd.DataFrame({"x": cells}).to_csv(index=False, float_format="%.1f")))
 
 
+def through_arrow(cells: list[Any]) -> Any:
+    return pa.Table.from_pandas(pd.DataFrame({"x": cells}, dtype=object)).to_pandas()
+
+
+def from_json(cells: list[str], **more: Any) -> Any:
+    return pd.read_json(io.StringIO(json.dumps([{"x": cell} for cell in cells])), **more)
+
+
 AVOID: dict[str, tuple[PublicColumns, Callable[[list[Any]], Any], list[Any], int, Any]] = {
     '`decimal=","`': (NUMBERS, lambda c: pd.read_csv(text(c), sep=";", decimal=","), COMMAS, 5, "n/a?"),
     "`thousands=`": (NUMBERS, lambda c: pd.read_csv(text(c), sep=";", thousands=","), COMMAS, 5, "n/a?"),
@@ -86,7 +97,10 @@ AVOID: dict[str, tuple[PublicColumns, Callable[[list[Any]], Any], list[Any], int
         1 + 1j,
     ),
 }
+AVOID["`to_feather` of a pandas column of objects"] = (NUMBERS, through_arrow, [5, 6, 7], 0, datetime.date(2011, 1, 1))
+AVOID["`pandas.read_json` of numbers written as text"] = (NUMBERS, from_json, ["1_0", "7", "5"], 2, "Paris")
 INSTEAD: dict[str, tuple[PublicColumns, Callable[[list[Any]], Any], list[Any], int, Any]] = {
+    "dtype=False": (NUMBERS, lambda c: from_json(c, dtype=False), ["1", "7", "5"], 2, "Paris"),
     "dtype=str": (NUMBERS, cell_by_cell, COMMAS, 5, "n/a?"),
     "format=": (DAYS, lambda c: days(c, format="%d.%m.%Y"), GERMAN, 0, "2024-02-10 10:30"),
     "year first": (DAYS, lambda c: pd.DataFrame({"x": c}), DATES, 0, "2024-02-10 10:30"),

@@ -63,12 +63,16 @@ class Draft:
 
 def draft_columns(source: TableSource, besides: tuple[str, ...] = ()) -> Draft:
     """Return a draft for the columns of a file whose rows are public, without those in ``besides``."""
-    names = tuple(name for name in source.names if name not in {*besides, *source.index_columns})
+    names = tuple(name for name in source.found_names() if name not in {*besides, *source.index_columns})
     numeric = list(source.read(_readable(source, names), ())) if names else []
     textual = list(source.read((), names)) if names else []
     draft = Draft()
     for name in names:
         texts = [text for table in textual for text in _texts(table[name])]
+        if not texts:
+            raise DataError(
+                "The file has columns and no row: nothing says what they hold. Use a public file with rows."
+            )
         numbers = np.concatenate([np.asarray(t[name], dtype=float) for t in numeric]) if name in numeric[0] else None
         _decide(draft, name, texts, numbers)
     return draft
@@ -113,7 +117,7 @@ def _decide(draft: Draft, name: str, texts: list[str], numbers: Any) -> None:
             draft.note("log", name)
     elif sum(not math.isnan(day_of(text)) for text in known) >= most:
         years = sorted(int(text[:4]) for text in known if not math.isnan(day_of(text)))
-        draft.note("dates", name, (f"{years[0] - 5:04d}-01-01", f"{min(years[-1] + 5, 9998) + 1:04d}-01-01"))
+        draft.note("dates", name, (f"{max(years[0] - 5, 1):04d}-01-01", f"{min(years[-1] + 5, 9998) + 1:04d}-01-01"))
     elif len(levels) <= MOST_LEVELS:
         draft.note("categories", name, levels)
         draft.note("other", name)

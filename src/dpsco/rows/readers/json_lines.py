@@ -43,6 +43,11 @@ class JsonLinesSource(TableSource):
         """Return the number of rows."""
         return sum(len(rows) for rows in self._chunks())
 
+    def found_names(self) -> tuple[str, ...]:
+        """Return every key of an object, in the order of the file."""
+        objects = (_object(line) for rows in self._chunks() for line in rows)
+        return tuple(dict.fromkeys(name for row in objects for name in row))
+
     def _chunks(self) -> Iterator[list[bytes]]:
         for path in self._paths:
             rows: list[bytes] = []

@@ -80,6 +80,10 @@ class TableSource:
         """Return the number of rows."""
         raise NotImplementedError
 
+    def found_names(self) -> tuple[str, ...]:
+        """Return the columns of a file that is public; one that does not state them is read."""
+        return self.names
+
 
 class MatrixSource:
     """Files whose features have no names: a matrix, dense or CSR, and one label a row."""
