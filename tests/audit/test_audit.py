@@ -203,15 +203,6 @@ def test_an_oracle_that_answers_no_row_is_not_tested() -> None:
     assert not report.passed
 
 
-def test_an_estimator_with_units_is_audited() -> None:
-    data = reference_problem(300, 6, fresh=1)
-    model = dpsco.PrivateLogisticRegression(
-        epsilon=4.0, delta=1e-6, classes=[0, 1], rounds=3, max_rows_per_unit=2, fit_intercept=False
-    )
-    report = audit(model, data=(data.features, data.labels), seed=8, seconds=10)
-    assert {check.name: check.outcome for check in report.checks}["neighbours"] == "passed", report
-
-
 def test_a_row_that_decides_about_a_container_is_found(monkeypatch) -> None:
     """A seeded bug of a kind that once was there: one odd label turns a list of labels into zero rows."""
     from dpsco.audit import subject as subjects

@@ -10,6 +10,14 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 STATE = (
     Mutant(
+        "a run may be resumed without its cap on the rows of a person",
+        (("run/kept_facts.py", "facts.max_rows_per_unit != before and not complete", "False"),),
+        (
+            "tests/run/test_honest_reports.py::"
+            "test_a_run_is_resumed_with_the_cap_on_the_rows_of_a_person_that_it_began_with",
+        ),
+    ),
+    Mutant(
         "tasks that wait for workers which wait for them",
         (("parallel.py", 'if threads == 1 or getattr(_HERE, "works", False):', "if threads == 1:"),),
         ("tests/test_parallel.py::test_a_task_that_has_tasks_of_its_own_runs_them_by_itself",),

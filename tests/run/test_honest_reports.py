@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from dpsco.clipping import CompiledOracle, PerExample
 from dpsco.query import Clipped
 from dpsco.run import Run, watching
 from dpsco.run.facts import Clipping, Facts
+from dpsco.run.result import Round
 
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
 BUDGET = dpsco.Budget(1.0, 1e-6)
@@ -182,3 +184,26 @@ def test_a_run_that_is_given_back_keeps_what_its_readers_were_asked_to_trust(tmp
     kept.write_bytes(kept.read_bytes().replace(b"the workers", b"nobody else"))
     with pytest.raises(dpsco.CheckpointError):
         dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True)
+
+
+def test_a_run_is_resumed_with_the_cap_on_the_rows_of_a_person_that_it_began_with(tmp_path) -> None:
+    """Without it, rows of one person behind the released rounds would all count, under a report that states the cap."""
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
+    plan = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5), dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0))
+    capped, rows, labels = Facts(max_rows_per_unit=1), np.ones((100, 2)) / 2, np.tile([0, 1], 50)
+
+    def stop(done: Round) -> None:
+        if done.step == 1:
+            raise KeyboardInterrupt
+
+    def train(folder: str, facts: Facts | None, **more: Any) -> dpsco.Result:
+        return dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path / folder, facts=facts, **more)
+
+    for folder, began, other in (("a", capped, None), ("b", None, capped), ("c", capped, Facts(max_rows_per_unit=2))):
+        with pytest.raises(KeyboardInterrupt):
+            train(folder, began, on_round=stop)
+        with pytest.raises(dpsco.CheckpointError, match="max_rows_per_unit"):
+            train(folder, other, resume=True)
+        whole = train(folder, began, resume=True)
+        given_back = train(folder, None, resume=True)  # complete: no row is read
+        assert given_back.report.assumptions == whole.report.assumptions

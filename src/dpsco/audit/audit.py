@@ -17,6 +17,7 @@ from dpsco.audit.contract import contract_checks
 from dpsco.audit.replay import replay_check
 from dpsco.audit.subject import Subject, classes_of, estimator_subject, plan_subject
 from dpsco.audit.transcript import transcript_check
+from dpsco.audit.units import units_check
 from dpsco.errors import DataError, DpscoError, InvalidArgument, positive
 from dpsco.methods.surveyed import Surveyed
 from dpsco.planning.plan import Plan
@@ -103,6 +104,13 @@ def _audit_plan(subject: Subject, data: Any, alpha: float, rng: np.random.Genera
 
 
 def _audit_estimator(estimator: Any, data: Any, alpha: float, rng: np.random.Generator, clock: Clock) -> AuditReport:
+    from dpsco.estimators import PrivateLinearModel
+
+    if not isinstance(estimator, PrivateLinearModel):
+        raise InvalidArgument(
+            f"Expected an estimator of dpsco, got {type(estimator).__name__}. Of a pipeline, audit the last step "
+            "on the rows that it gets: audit(pipeline[-1], data=(pipeline[:-1].transform(X), y))."
+        )
     try:
         given = np.asarray(data[1])
     except (TypeError, ValueError, IndexError):
@@ -116,6 +124,8 @@ def _audit_estimator(estimator: Any, data: Any, alpha: float, rng: np.random.Gen
         replay_check(subject, features, labels, rng, clock.part(0.4)),
         _tried("noise", lambda: transcript_check(subject, features, labels, alpha, clock.part(0.5))),
     ]
+    if subject.rows_per_unit is not None:
+        checks.append(units_check(subject, features, labels, rng))
     if checks[0].tested:
         found = estimator_guesses(estimator, features, labels, wanted, rng, clock, classes)
         checks.append(judged_guesses(subject.plan, found, alpha))

@@ -49,6 +49,8 @@ class Subject:
     scaled: Callable[[Array], Array]
     """Rows as the oracle sees them."""
     own_oracle: bool
+    rows_per_unit: int | None = None
+    """The cap on the rows of one id; None if rows have no ids."""
 
 
 def first_query(plan: Plan) -> Query:
@@ -109,14 +111,14 @@ def estimator_subject(estimator: Any, features: Array, labels: Array, classes: C
     """
     from sklearn.base import clone
 
-    by_unit = getattr(estimator, "max_rows_per_unit", None) is not None
+    cap = estimator.max_rows_per_unit
 
-    # A row must not decide whether a fit succeeds, and canaries must stay where they are put.
-    settings = {"invalid_rows": "zero", "shuffle": False}
+    # A row must not decide whether a fit succeeds, canaries must stay where they are put, and an audit spends nothing.
+    settings = {"invalid_rows": "zero", "shuffle": False, "account": None}
 
     def fitted(x: Array, y: Array, ids: Ids, seed: int | None, form: str = ARRAY) -> Any:
         rows, values = in_form(form, x, y if classes is None else classes.decode(y))
-        own = {"unit": ids} if by_unit else {}  # a unit for each row: the cap then counts every row
+        own = {} if cap is None else {"unit": ids}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             made = clone(estimator).set_params(**settings, random_state=seed, n_features=x.shape[1])
@@ -139,7 +141,7 @@ def estimator_subject(estimator: Any, features: Array, labels: Array, classes: C
     name = f"{type(estimator).__name__} ({plan.rounds} rounds of {plan.batch_size} rows)"
     norm = float(model._norm)
     oracle = library_oracle(plan)
-    return Subject(name, plan, run, oracle, lambda rows: np.asarray(unit_rows(rows, norm)), False)
+    return Subject(name, plan, run, oracle, lambda rows: np.asarray(unit_rows(rows, norm)), False, cap)
 
 
 def classes_of(estimator: Any, labels: Any) -> Classes | None:

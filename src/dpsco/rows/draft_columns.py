@@ -70,9 +70,7 @@ def draft_columns(source: TableSource, besides: tuple[str, ...] = ()) -> Draft:
     for name in names:
         texts = [text for table in textual for text in _texts(table[name])]
         if not texts:
-            raise DataError(
-                "The file has columns and no row: nothing says what they hold. Use a file with rows."
-            )
+            raise DataError("The file has columns and no row: nothing says what they hold. Use a file with rows.")
         numbers = np.concatenate([np.asarray(t[name], dtype=float) for t in numeric]) if name in numeric[0] else None
         _decide(draft, name, texts, numbers)
     return draft

@@ -20,10 +20,10 @@ from dpsco.run.facts import Facts
 __all__ = ["joined"]
 
 _FILE = "facts.json"
-_FIELDS = {"trusted", "inferred", "started", "unit", "budget"}
+_FIELDS = {"trusted", "inferred", "started", "unit", "budget", "max_rows_per_unit"}
 
 
-def joined(facts: Facts, plan: Plan, folder: Held | None) -> Facts:
+def joined(facts: Facts, plan: Plan, folder: Held | None, *, complete: bool) -> Facts:
     """Return the facts of this call and of all calls before it on ``folder``, and keep them there.
 
     Parameters
@@ -34,18 +34,21 @@ def joined(facts: Facts, plan: Plan, folder: Held | None) -> Facts:
         The plan of the run.
     folder : Held or None
         The checkpoint; None for a run in memory.
+    complete : bool
+        Whether the run is complete, so that this call reads no row.
 
     Raises
     ------
     CheckpointError
-        If the file is damaged.
+        If the file is damaged, or this call counts the rows of a person by another cap than those before it.
 
     Guarantee: assumptions and exceptions are never fewer than those of an earlier call, and the budget never smaller.
     """
     if folder is None:
         return facts
     if (folder / _FILE).exists():
-        facts = _with(facts, plan, read_sealed(folder / _FILE, "checkpoint", _FIELDS))
+        before = read_sealed(folder / _FILE, "checkpoint", _FIELDS)
+        facts = _with(_capped(facts, before["max_rows_per_unit"], complete=complete), plan, before)
     write_sealed(folder / _FILE, _stated(facts))
     return facts
 
@@ -63,7 +66,18 @@ def _stated(facts: Facts) -> dict[str, Any]:
         "started": facts.started,
         "unit": facts.unit,
         "budget": budget,
+        "max_rows_per_unit": facts.max_rows_per_unit,
     }
+
+
+def _capped(facts: Facts, before: Any, *, complete: bool) -> Facts:
+    """Return the facts with the cap of the run: every call that reads rows must keep it, or the guarantee is void."""
+    if facts.max_rows_per_unit != before and not complete:
+        raise CheckpointError(
+            f"This run began with max_rows_per_unit={before}, and this call has {facts.max_rows_per_unit}. Rows of one "
+            "person would count by two rules. Resume with the same unit column and the same cap."
+        )
+    return dataclasses.replace(facts, max_rows_per_unit=before)
 
 
 def _with(facts: Facts, plan: Plan, before: dict[str, Any]) -> Facts:

@@ -90,7 +90,8 @@ def train(
     workers = DaskOracle(client, stream, _one_thread(library_oracle(plan)) if oracle is None else oracle)
     clipping = Clipping.LIBRARY if oracle is None else Clipping.CALLER
     trusted = (_TRUSTED, _UNREADABLE) if rows.unreadable == "zero" else (_TRUSTED,)
-    facts = dataclasses.replace(facts or Facts(), clipping=clipping, trusted=trusted)
+    facts = facts or Facts()
+    facts = dataclasses.replace(facts, clipping=clipping, trusted=(*facts.trusted, *trusted))
     run = Run(
         plan,
         oracle=None,
