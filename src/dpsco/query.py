@@ -142,7 +142,7 @@ class Query:
         return self.clip / math.hypot(1.0, self.squares)
 
     def __post_init__(self) -> None:
-        # Points belong to the method's state: a gradient function that works in place would write rows into it.
+        # Points belong to the method's state: an oracle that works in place would write rows into it.
         points = tuple(np.ascontiguousarray(point, dtype=np.float64).view() for point in self.points)
         for point in points:
             point.setflags(write=False)

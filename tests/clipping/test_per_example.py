@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 import warnings
@@ -213,3 +214,23 @@ def test_an_interrupt_of_the_user_ends_the_run() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         PerExample(gradient).answer(QUERY, Batch(1, [ROWS]))
+
+
+def test_a_gradient_function_that_works_in_place_writes_into_no_other_row_and_no_iterate() -> None:
+    """Arrays that are only marked as read-only are written to through torch.from_numpy, or by setting the flag."""
+
+    def pure(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+        return (a @ x - y) * a
+
+    def in_place(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+        before = x.copy()
+        x.flags.writeable = a.flags.writeable = True
+        x -= (a @ x - y) * a
+        return before - x
+
+    asked = [POINT.copy(), POINT / 2]
+    query = dataclasses.replace(QUERY, points=tuple(asked))
+    expected = PerExample(pure).answer(query, Batch(1, [ROWS])).total
+    np.testing.assert_allclose(PerExample(in_place).answer(query, Batch(1, [ROWS])).total, expected, atol=1e-12)
+    assert np.array_equal(asked[0], POINT)
+    assert np.array_equal(asked[1], POINT / 2)

@@ -120,6 +120,13 @@ def test_uneven_batches_come_from_any_stream(name) -> None:
     assert by_chunks.report.rows_missing == arrays.report.rows_missing == 0
 
 
+@pytest.mark.parametrize("factor", [1e9, 1e300])
+def test_localized_rounds_beyond_any_horizon_are_refused_before_they_are_accounted_for(factor: float) -> None:
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), dimension=6)
+    with pytest.raises(dpsco.InvalidArgument, match="horizon"):
+        dpsco.Plan(problem, 3000, dpsco.Budget(1.0, 1e-5), dpsco.LocalizedAccelerated(clip=1.0, factor=factor))
+
+
 def test_full_batch_descent_refuses_add_remove() -> None:
     with pytest.raises(dpsco.InvalidArgument, match="add-remove"):
         train("accelerated-gd", dataclasses.replace(PLAN, budget=dpsco.Budget(2.0, 1e-4, "add-remove")))

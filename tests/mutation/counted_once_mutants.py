@@ -8,6 +8,14 @@ __all__ = ["COUNTED_ONCE"]
 
 COUNTED_ONCE = (
     Mutant(
+        "a gradient function may write into the iterate",
+        (("clipping/per_example.py", "point.copy()", "point"),),
+        (
+            "tests/clipping/test_per_example.py::"
+            "test_a_gradient_function_that_works_in_place_writes_into_no_other_row_and_no_iterate",
+        ),
+    ),
+    Mutant(
         "files may be written again in another order while they are read",
         (("rows/readers/stamps.py", "stamp(path) != self._known[path]", "stamp(path) is None"),),
         ("tests/rows/test_changed_files.py::test_a_file_that_changes_between_two_blocks_is_refused_by_name",),

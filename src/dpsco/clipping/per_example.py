@@ -79,8 +79,11 @@ class PerExample:
     def _weighted(self, query: Query, features: Any, label: Any) -> Array:
         total = np.zeros(query.points[0].size)
         for weight, point in zip(query.weights, query.points, strict=True):
-            own = np.array(features)  # a function that works in place would change the caller's rows, and the next call
-            gradient = np.asarray(self.gradient(point, own, label), dtype=np.float64).ravel()
+            # A function that works in place would write into the caller's rows, the next call and the iterate. The
+            # flag shows the mistake; torch.from_numpy ignores it, so both arguments are copies too.
+            own, x = np.array(features), point.copy()
+            x.setflags(write=False)
+            gradient = np.asarray(self.gradient(x, own, label), dtype=np.float64).ravel()
             if gradient.size != total.size:
                 raise DataError(f"Expected the gradient function to return {total.size} numbers, got {gradient.size}.")
             total += weight * gradient

@@ -105,7 +105,8 @@ class LocalizedAccelerated(Method):
             rows = n >> i
             if not rows:
                 break
-            rounds = math.ceil(self.factor * math.sqrt((M + lam) / lam))
+            rounds = math.ceil(min(self.factor * math.sqrt((M + lam) / lam), Independent.most_rounds + 1))
+            Independent(rounds)  # refuses too many, before an accountant composes them
             phases.append(LocalPhase(rows, lam, 2 * L / lam, rounds, _rate(budget, rows, rounds)))
             lam *= 8.0
         return tuple(phases)

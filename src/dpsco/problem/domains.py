@@ -35,6 +35,10 @@ class Domain:
         """Largest distance between two points of the set; inf if it is unbounded."""
         raise NotImplementedError
 
+    def is_point(self, dimension: int) -> bool:
+        """Return whether the set has one point only."""
+        return self.diameter_in(dimension) == 0
+
     def check(self, dimension: int) -> None:
         """Raise InvalidArgument if the set is not a subset of R^dimension."""
 

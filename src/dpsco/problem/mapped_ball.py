@@ -119,3 +119,7 @@ class MatrixBall(Domain):
     def diameter_in(self, dimension: int) -> float:
         """Twice the radius."""
         return self._decomposed.diameter_in(dimension)
+
+    def is_point(self, dimension: int) -> bool:
+        """Return whether the radius is 0: no decomposition is needed to tell."""
+        return self.radius == 0

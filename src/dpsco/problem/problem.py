@@ -74,7 +74,7 @@ class Problem:
         if not isinstance(self.intercept, bool):
             raise InvalidArgument(f"Expected intercept={self.intercept!r} to be True or False.")
         self.domain.check(self.parameters)
-        if self.diameter == 0:
+        if self.domain.is_point(self.parameters):
             raise InvalidArgument(
                 f"Expected domain={self.domain!r} to have more than one point for p={self.parameters}. State another: "
                 "there is nothing to learn on one point."

@@ -244,6 +244,14 @@ def test_the_change_of_outputs_is_that_of_a_linear_map_without_what_rows_share()
     assert change(0.3) == pytest.approx(0.3 * np.sqrt(12), rel=0.2)
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch, about what is deprecated
+def test_a_model_that_cannot_be_copied_is_refused_by_name() -> None:
+    model = torch.nn.utils.weight_norm(torch.nn.Linear(3, 2))
+    model(torch.ones(1, 3))
+    with pytest.raises(dpsco.InvalidArgument, match="deepcopy"):
+        dpsco.torch.oracle(model, torch.nn.functional.cross_entropy)
+
+
 def test_arguments_that_contradict_each_other_are_refused() -> None:
     data = pictures()
     plan = dpsco.plan_network(5, N, Budget(1.0, 1e-5))

@@ -115,7 +115,7 @@ class TorchOracle:
         if not callable(loss):
             raise InvalidArgument("Expected loss to be a function of (outputs, labels).")
         check_layers(model)
-        self._weights = Weights.of(copy.deepcopy(model))
+        self._weights = Weights.of(_copied(model))
         self._loss, self._ghost = loss, ghost
         self._memory = positive_integer("memory", memory, "It limits the bytes of a pass.")
         self._shape = None if input_shape is None else declared_shape(None, input_shape)
@@ -326,6 +326,17 @@ class TorchOracle:
         """Return the rows per pass: a power of two, so that it divides a block."""
         most = max(1, min(LARGEST_PASS, self._memory // structure.row_bytes))
         return 1 << (most.bit_length() - 1)
+
+
+def _copied(model: torch.nn.Module) -> torch.nn.Module:
+    """Return a copy, so that training changes nothing of the caller's until ``load``."""
+    try:
+        return copy.deepcopy(model)
+    except (RuntimeError, TypeError) as error:
+        raise InvalidArgument(
+            f"Expected a model that copy.deepcopy can copy: {error} Old-style torch.nn.utils.weight_norm and "
+            "spectral_norm cannot be copied; those of torch.nn.utils.parametrizations can."
+        ) from error
 
 
 def _dense(batch: Batch) -> Iterator[Chunk]:
