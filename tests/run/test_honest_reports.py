@@ -184,6 +184,9 @@ def test_a_run_that_is_given_back_keeps_what_its_readers_were_asked_to_trust(tmp
     kept.write_bytes(kept.read_bytes().replace(b"the workers", b"nobody else"))
     with pytest.raises(dpsco.CheckpointError):
         dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True)
+    kept.unlink()
+    with pytest.raises(dpsco.CheckpointError, match="is gone"):
+        dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True)
 
 
 def test_a_run_is_resumed_with_the_cap_on_the_rows_of_a_person_that_it_began_with(tmp_path) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 from dpsco.accounting.budget import Budget
 from dpsco.errors import CheckpointError, DpscoError
-from dpsco.held_files import Held
 from dpsco.json_files import read_sealed, write_sealed
 from dpsco.planning.plan import Plan
+from dpsco.release.ledger import Ledger
 from dpsco.run.facts import Facts
 
 __all__ = ["joined"]
@@ -23,8 +23,8 @@ _FILE = "facts.json"
 _FIELDS = {"trusted", "inferred", "started", "unit", "budget", "max_rows_per_unit"}
 
 
-def joined(facts: Facts, plan: Plan, folder: Held | None, *, complete: bool) -> Facts:
-    """Return the facts of this call and of all calls before it on ``folder``, and keep them there.
+def joined(facts: Facts, plan: Plan, ledger: Ledger) -> Facts:
+    """Return the facts of this call and of all calls before it on the run, and keep them in its folder.
 
     Parameters
     ----------
@@ -32,23 +32,27 @@ def joined(facts: Facts, plan: Plan, folder: Held | None, *, complete: bool) -> 
         What this call states.
     plan : Plan
         The plan of the run.
-    folder : Held or None
-        The checkpoint; None for a run in memory.
-    complete : bool
-        Whether the run is complete, so that this call reads no row.
+    ledger : Ledger
+        That of the run. A run in memory has no folder, and no call before this one.
 
     Raises
     ------
     CheckpointError
-        If the file is damaged, or this call counts the rows of a person by another cap than those before it.
+        If the file is damaged or gone, or this call counts the rows of a person by another cap than those before it.
 
     Guarantee: assumptions and exceptions are never fewer than those of an earlier call, and the budget never smaller.
     """
+    folder, complete = ledger.folder, ledger.complete
     if folder is None:
         return facts
     if (folder / _FILE).exists():
         before = read_sealed(folder / _FILE, "checkpoint", _FIELDS)
         facts = _with(_capped(facts, before["max_rows_per_unit"], complete=complete), plan, before)
+    elif complete or ledger.fingerprint(0) is not None:  # it is written before the first release
+        raise CheckpointError(
+            f"The file {_FILE!r} of this run is gone, and with it what its readers were asked to trust. Restore it "
+            "from a copy."
+        )
     write_sealed(folder / _FILE, _stated(facts))
     return facts
 

@@ -115,7 +115,7 @@ class Run:
         self.id: str = ledger.run_id
         self._stage = Stage(plan, x0, oracle, ledger, self._watch.replay)
         self._folder, self._kept = ledger.folder, RowCounts.kept(ledger.folder)
-        self.facts = joined(self.facts, plan, ledger.folder, complete=self._stage.restored)
+        self.facts = joined(self.facts, plan, ledger)
         self._sum: tuple[Query, Clipped] | None = None  # with its round: another one's sum never counts
         self._waiting, self._pushed, self.turns = WaitingRows(), 0, Turns()
         self._begin_round()
