@@ -10,6 +10,14 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 STATE = (
     Mutant(
+        "a new run inherits the facts of a dead attempt in its folder",
+        (("run/kept_facts.py", ' and before["run"] == ledger.run_id', ""),),
+        (
+            "tests/run/test_honest_reports.py::"
+            "test_a_new_run_says_nothing_of_an_attempt_that_ended_before_its_first_release",
+        ),
+    ),
+    Mutant(
         "a run may be resumed without its cap on the rows of a person",
         (("run/kept_facts.py", "facts.max_rows_per_unit != before and not complete", "False"),),
         (

@@ -210,3 +210,21 @@ def test_a_run_is_resumed_with_the_cap_on_the_rows_of_a_person_that_it_began_wit
         whole = train(folder, began, resume=True)
         given_back = train(folder, None, resume=True)  # complete: no row is read
         assert given_back.report.assumptions == whole.report.assumptions
+
+
+def test_a_new_run_says_nothing_of_an_attempt_that_ended_before_its_first_release(tmp_path) -> None:
+    """A folder is free until then. Its facts were joined into the next run, whose report then promised more."""
+    problem, method = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), 2), dpsco.AcceleratedSRGD
+    strong, weak = dpsco.Budget(0.5, 1e-6, "replace", 4), dpsco.Budget(0.49, 1e-6)
+    rows, labels = np.ones((100, 2)) / 2, np.tile([0, 1], 50)
+    small = dpsco.Account.create(tmp_path / "small.json", dpsco.Budget(0.1, 1e-6, "replace", 4))
+    facts = Facts(budget=strong, unit="one household", inferred=("the classes",), started=True, max_rows_per_unit=3)
+    refused = dpsco.Plan(problem, 100, strong, method(rounds=4, beta=0.2, clip=1.0))
+    with pytest.raises(dpsco.AccountError):
+        dpsco.train(refused, dpsco.stream(rows, labels), checkpoint=tmp_path / "run", facts=facts, account=small)
+    plan = dpsco.Plan(problem, 100, weak, method(rounds=4, beta=0.2, clip=1.0))
+    account = dpsco.Account.create(tmp_path / "people.json", dpsco.Budget(3.0, 1e-6))
+    made = dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path / "run", account=account).report
+    alone = dpsco.train(plan, dpsco.stream(rows, labels)).report
+    for name in ("epsilon", "adjacency", "records", "unit", "headline", "assumptions"):
+        assert getattr(made, name) == getattr(alone, name)

@@ -20,7 +20,7 @@ from dpsco.run.facts import Facts
 __all__ = ["joined"]
 
 _FILE = "facts.json"
-_FIELDS = {"trusted", "inferred", "started", "unit", "budget", "max_rows_per_unit"}
+_FIELDS = {"run", "trusted", "inferred", "started", "unit", "budget", "max_rows_per_unit"}
 
 
 def joined(facts: Facts, plan: Plan, ledger: Ledger) -> Facts:
@@ -45,15 +45,16 @@ def joined(facts: Facts, plan: Plan, ledger: Ledger) -> Facts:
     folder, complete = ledger.folder, ledger.complete
     if folder is None:
         return facts
-    if (folder / _FILE).exists():
-        before = read_sealed(folder / _FILE, "checkpoint", _FIELDS)
+    # A folder in which an attempt ended before its first release is free for a new run, of which its file says nothing.
+    before = read_sealed(folder / _FILE, "checkpoint", _FIELDS) if (folder / _FILE).exists() else None
+    if before is not None and before["run"] == ledger.run_id:
         facts = _with(_capped(facts, before["max_rows_per_unit"], complete=complete), plan, before)
     elif complete or ledger.fingerprint(0) is not None:  # it is written before the first release
         raise CheckpointError(
             f"The file {_FILE!r} of this run is gone, and with it what its readers were asked to trust. Restore it "
             "from a copy."
         )
-    write_sealed(folder / _FILE, _stated(facts))
+    write_sealed(folder / _FILE, {"run": ledger.run_id, **_stated(facts)})
     return facts
 
 

@@ -19,6 +19,16 @@ N = 19_000
 SAID = "whether a file can be read says nothing about its rows"
 
 
+def test_a_plan_that_leaves_rows_over_is_no_success_either(table: Path, tmp_path: Path) -> None:
+    """19,000 rows in 3 rounds of 6,333."""
+    copy = shutil.copytree(table, tmp_path / "copy")
+    rows = ParquetRows(copy, LABELS, COLUMNS, unreadable="zero")
+    for path in copy.iterdir():
+        path.write_bytes(b"PAR1 not any more PAR1")
+    with pytest.raises(ClusterError, match="No worker could read a row"):
+        train(_plan(rounds=3), rows, Here(), key=KEY)
+
+
 @pytest.mark.parametrize("key", [None, KEY])
 def test_a_run_of_which_no_row_could_be_read_ends_in_an_error(table: Path, tmp_path: Path, key: bytes | None) -> None:
     """Also if it is asked for again, with files that are there again: a complete run is given back as it was."""
@@ -46,7 +56,7 @@ def test_the_report_states_what_rows_of_unreadable_files_need(table: Path, tmp_p
     assert "the office that joined the files" in careful.assumptions
 
 
-def _plan() -> dpsco.Plan:
+def _plan(rounds: int = 4) -> dpsco.Plan:
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(10.0), dimension=COLUMNS.width)
-    method = dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0)
+    method = dpsco.AcceleratedSRGD(rounds=rounds, beta=0.2, clip=1.0)
     return dpsco.Plan(problem, N, dpsco.Budget(1.0, 1e-6), method)

@@ -118,7 +118,7 @@ def train(
             result = drive(run, batches, feed, account=account, progress=progress, on_round=on_round)
     finally:
         workers.close()
-    if rows.unreadable == "zero" and result.report.rows_missing == plan.n:
+    if rows.unreadable == "zero" and result.report.rows_missing == result.report.rows_planned:
         raise ClusterError(
             "No worker could read a row: the model is noise. The budget is spent. Check that every worker finds the "
             "files under the names that the driver gives them."

@@ -106,8 +106,8 @@ def refuse_silence(*, silent: bool) -> None:
     """Raise ``ClusterError`` if nobody answered."""
     if silent:
         raise ClusterError(
-            "Nobody answered: the model is noise. The budget is spent. Check that nodes connect, find their rows and "
-            "can start workers; the operator's log has the counts of every round (NOT PRIVATE)."
+            "Nobody answered: the model is noise. The budget is spent. Check that nodes connect, find their rows, can "
+            "start workers, and name clients by 1 to 64 of A-Z a-z 0-9 . _ : - ; the operator's log has the counts of every round (NOT PRIVATE)."
         )
 
 
