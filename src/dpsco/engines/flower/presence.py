@@ -107,7 +107,8 @@ def refuse_silence(*, silent: bool) -> None:
     if silent:
         raise ClusterError(
             "Nobody answered: the model is noise. The budget is spent. Check that nodes connect, find their rows, can "
-            "start workers, and name clients by 1 to 64 of A-Z a-z 0-9 . _ : - ; the operator's log has the counts of every round (NOT PRIVATE)."
+            "start workers, and name clients by 1 to 64 of A-Z a-z 0-9 . _ : - ; the operator's log has the counts of "
+            "every round (NOT PRIVATE)."
         )
 
 
