@@ -16,7 +16,7 @@ Guarantee
     X is scaled to unit diagonal at any v, so an iteration that stops too early increases the error, not the privacy
     loss.
 Cost
-    one T x T eigendecomposition per step, 13 to 30 steps: 0.05 s at T = 128, about 1 s at T = 512.
+    one T x T eigendecomposition per step, 6 to 25 steps: 0.04 s at T = 128, about 1 s at T = 512.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ __all__ = ["decoder_of", "optimal_for_gram", "optimal_for_max_error", "triangula
 
 STEPS = 60
 """Largest number of fixed-point steps. The tolerance stops the iteration earlier at nearly every horizon."""
+_DEPTH = 8
+"""Steps that the acceleration looks back at."""
 
 
 def optimal_for_gram(gram: Array) -> Array:
@@ -85,24 +87,27 @@ def _fixed_point(matrix: Array, root: Callable[[Array], Array], *, tolerance: fl
     return np.asarray(x / np.outer(scale, scale))
 
 
-def _accelerated(step: Callable[[Array], Array], start: Array, tolerance: float, depth: int = 8) -> Array:
-    """Apply Anderson acceleration: go to the fixed point of the affine map that fits the last ``depth`` steps."""
-    point = start
-    images: list[Array] = []  # differences of successive images, and of their residuals
+def _accelerated(step: Callable[[Array], Array], start: Array, tolerance: float) -> Array:
+    """Apply Anderson acceleration: go to the fixed point of the affine map that fits the last steps.
+
+    Residuals are doubled, because of a diagonal matrix a step leaves half of the distance in log v.
+    """
+    point, depth = start, min(_DEPTH, len(start))  # more steps than numbers fit too much
+    points: list[Array] = []  # differences of successive points, and of their residuals
     residuals: list[Array] = []
     before: tuple[Array, Array] | None = None
     for _ in range(STEPS):
-        image = step(point)
-        residual = image - point
+        residual = step(point) - point
         if np.abs(residual).max() < tolerance:
-            return image
-        point = image
+            break
+        move = 2.0 * residual
         if before is not None:
-            images = [*images[-depth + 2 :], image - before[0]]
+            points = [*points[-depth + 2 :], point - before[0]]
             residuals = [*residuals[-depth + 2 :], residual - before[1]]
             r = np.array(residuals)
             gram = r @ r.T  # normal equations: for so few unknowns the general solver takes twice as long
             gram.flat[:: len(gram) + 1] += 1e-15 * gram.trace()
-            point = image - np.linalg.solve(gram, r @ residual) @ np.array(images)
-        before = image, residual
-    return image
+            move -= np.linalg.solve(gram, r @ residual) @ (np.array(points) + 2.0 * r)
+        before = point, residual
+        point = point + move
+    return point + residual
