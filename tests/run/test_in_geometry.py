@@ -146,6 +146,7 @@ def test_a_geometry_is_as_private_as_the_run_that_released_it(epsilon: float, op
         reused = dpsco.Plan.from_json(dpsco.plan(PROBLEM, n=N, budget=BUDGET, rounds=3, geometry=again).to_json())
         report = dpsco.train(reused, dpsco.stream(*rows())).report
         assert any("geometry" in line and result.report.run_id in line for line in report.assumptions)
+        assert "except: the geometry is that of an earlier run" in report.headline
     else:
         with pytest.raises(dpsco.InvalidArgument, match="not private"):
             dpsco.plan(PROBLEM, n=N, budget=BUDGET, rounds=3, geometry=again)
@@ -157,6 +158,7 @@ def test_a_geometry_is_as_private_as_the_run_that_released_it(epsilon: float, op
 def test_rows_that_are_called_public_are_an_assumption_of_the_report(plan: dpsco.Plan) -> None:
     report = dpsco.train(plan, dpsco.stream(*rows())).report
     assert any("geometry is public" in line and "public rows" in line for line in report.assumptions)
+    assert "except" not in report.headline
 
 
 def observed(plan: dpsco.Plan, data: tuple[np.ndarray, np.ndarray], frozen: Any = None) -> tuple[Any, ...]:

@@ -13,7 +13,8 @@ from functools import cache
 from importlib.metadata import version
 
 from dpsco.accounting.budget import Budget
-from dpsco.methods import InGeometry, Surveyed
+from dpsco.methods import InGeometry, Method, Surveyed
+from dpsco.methods.in_geometry import PUBLIC_ROWS
 from dpsco.planning.explain import too_few_rows
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage
@@ -155,7 +156,7 @@ def render(
     return PrivacyReport(
         private=budget.private and not seeded and not watched,
         reason=reason,
-        exceptions=facts.exceptions(budget, plan.n),
+        exceptions=(*facts.exceptions(budget, plan.n), *_earlier_geometry(method)),
         mu=budget.mu,
         epsilon=budget.epsilon,
         delta=budget.delta,
@@ -206,6 +207,13 @@ def _survey_in_words(plan: Plan, facts: Facts) -> str:
     which = method.surveyed_rows(by_id=by_id) if isinstance(method, Surveyed) else ""
     numbers = f"clip {noise.clip:.6g}, sigma {noise.sigma:.6g}, difference {noise.difference:.6g}"
     return f"after a survey of {which} ({numbers})"
+
+
+def _earlier_geometry(method: Method) -> tuple[str, ...]:
+    """Return what the headline says of a geometry that another run released, as of a start that is an earlier model."""
+    if not isinstance(method, InGeometry) or method.source == PUBLIC_ROWS:
+        return ()
+    return ("the geometry is that of an earlier run; its own guarantee adds up if it saw these rows",)
 
 
 def _of_geometry(source: str) -> tuple[str, ...]:
