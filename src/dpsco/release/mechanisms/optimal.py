@@ -44,7 +44,7 @@ def optimal_for_gram(gram: Array) -> Array:
 def optimal_for_max_error(horizon: int) -> Array:
     """Return the X of unit diagonal that minimises the largest error of the prefix sums."""
     # The largest of T errors changes with v to first order, a trace only to second, so the tolerance is finer.
-    return _fixed_point(np.tri(horizon)[::-1].copy(), np.abs, tolerance=1e-4)
+    return _fixed_point(np.tri(horizon)[::-1].copy(), np.abs, tolerance=1e-5)
 
 
 def triangular_factor(x: Array) -> Array:
