@@ -9,7 +9,7 @@ The ranks of groups of one row are a uniform random permutation. Ties are decide
 them, and nowhere else.
 
 A batch of single rows that lie apart in a large table makes the processor read almost the whole table. Groups of rows
-that fill a page are read at the speed of memory. Each 16 neighbouring groups have one key in every sixteenth of the
+that fill two pages are read at the speed of memory. Each 16 neighbouring groups have one key in every sixteenth of the
 keys, in a random order, so a batch has its share of every part of the table: also of one that is sorted.
 
 Guarantee: no value of a row decides on its rank. The sum of a batch does not depend on the order of its rows beyond
