@@ -234,3 +234,18 @@ def test_a_gradient_function_that_works_in_place_writes_into_no_other_row_and_no
     np.testing.assert_allclose(PerExample(in_place).answer(query, Batch(1, [ROWS])).total, expected, atol=1e-12)
     assert np.array_equal(asked[0], POINT)
     assert np.array_equal(asked[1], POINT / 2)
+
+
+def test_an_error_mode_that_a_gradient_function_sets_ends_with_its_call() -> None:
+    """Else the library's own clipping raises about a row of extreme scales, which is an output."""
+
+    def gradient(x: np.ndarray, a: np.ndarray, y: float) -> np.ndarray:
+        np.seterr(all="raise")
+        return a
+
+    rows = ROWS[0].copy()
+    rows[4] = [1e3, 1e-307, 1e-307]
+    before = np.geterr()
+    answer = PerExample(gradient).answer(QUERY, Batch(1, [(rows, ROWS[1])]))
+    assert np.all(np.isfinite(answer.total))
+    assert np.geterr() == before

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import njit
+from numba import njit, vectorize
 
 import dpsco
 from dpsco import InvalidArgument
@@ -130,3 +130,27 @@ def test_what_a_plain_slope_warns_of_on_a_row_is_not_shown() -> None:
     found = LinearOracle(dpsco.Huber(width=1.0), slope=slope)
     answer = found.answer(QUERY, Batch(0, [(np.ones((3, 2)), np.array([0.0, 9.0, 1.0]))]))
     assert answer.zeroed_rows == 0
+
+
+@vectorize
+def looked_up(i: float) -> float:
+    return COSTS[int(i)]
+
+
+def by_a_universal_function(score: float, label: float) -> float:
+    return looked_up(label)
+
+
+def through_flat(score: float, label: float) -> float:
+    return COSTS.flat[int(label)]
+
+
+def as_a_default(score: float, label: float, held: Any = look) -> float:
+    return held(int(label))
+
+
+@pytest.mark.parametrize("slope", [by_a_universal_function, through_flat, as_a_default])
+def test_what_numba_does_not_check_is_refused_by_name(slope: Callable[[float, float], float]) -> None:
+    """One row with an index far beyond the table ended the process."""
+    with pytest.raises(InvalidArgument, match="slope"):
+        custom.kernels(slope)

@@ -264,3 +264,16 @@ def test_the_guarantee_in_words_is_no_larger_than_the_proof(method, seen, absent
     words = " ".join(answer for _, answer in guarantee_in_words(report))
     assert seen in words
     assert absent not in words
+
+
+@pytest.mark.parametrize("method", ["phased-sgd", "phased-erm"])
+def test_no_row_ends_a_run_under_the_caller_s_error_mode(method: str) -> None:
+    """np.seterr(all="raise") is a habit; whether a product of a row underflows is an output."""
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(600, 5)) / 3, rng.integers(0, 2, 600)
+    rows[10] = [1.0, 1e-160, 1e-200, 1e-310, 0.0]
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), dimension=5)
+    plan = dpsco.plan(problem, n=600, budget=dpsco.Budget(2.0, 1e-6), method=method)
+    stream = dpsco.stream(rows, labels)
+    with np.errstate(all="raise"):
+        assert np.all(np.isfinite(dpsco.train(plan, stream).model.coef))

@@ -14,6 +14,14 @@ MATRICES = (
 
 NETWORKS = (
     Mutant(
+        "norms and sums in JAX follow the caller's precision of products",
+        (("clipping/jax/program.py", ', jax.default_matmul_precision("highest")', ""),),
+        (
+            "tests/clipping/jax/test_isolation.py::"
+            "test_the_caller_s_precision_of_products_is_not_that_of_norms_and_sums[F16_F16_F16]",
+        ),
+    ),
+    Mutant(
         "a JAX round in whole numbers where the loss would take them",
         (
             (

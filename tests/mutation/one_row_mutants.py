@@ -15,6 +15,11 @@ LINES = "tests/rows/test_lines_of_csv.py"
 
 ONE_ROW = (
     Mutant(
+        "the caller's error mode lets a row end a run",
+        (("run/stage.py", 'with np.errstate(all="ignore"):  # the caller', "with np.errstate():  # the caller"),),
+        ("tests/methods/test_breaks.py::test_no_row_ends_a_run_under_the_caller_s_error_mode[phased-sgd]",),
+    ),
+    Mutant(
         "only NumPy's booleans in text are numbers",
         (("rows/cells.py", "BOOLEANS.get(cell.strip().lower(), cell)", "BOOLEANS.get(cell.strip(), cell)"),),
         (f"{DECIDES}::test_booleans_and_signs_in_text",),

@@ -19,7 +19,13 @@ STATE = (
     ),
     Mutant(
         "a run may be resumed without its cap on the rows of a person",
-        (("run/kept_facts.py", "facts.max_rows_per_unit != before and not complete", "False"),),
+        (
+            (
+                "run/kept_facts.py",
+                "(facts.max_rows_per_unit, facts.unit_column) != (cap, column) and not complete",
+                "False",
+            ),
+        ),
         (
             "tests/run/test_honest_reports.py::"
             "test_a_run_is_resumed_with_the_cap_on_the_rows_of_a_person_that_it_began_with",

@@ -202,7 +202,9 @@ def test_a_run_is_resumed_with_the_cap_on_the_rows_of_a_person_that_it_began_wit
     def train(folder: str, facts: Facts | None, **more: Any) -> dpsco.Result:
         return dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path / folder, facts=facts, **more)
 
-    for folder, began, other in (("a", capped, None), ("b", None, capped), ("c", capped, Facts(max_rows_per_unit=2))):
+    person, visit = (Facts(max_rows_per_unit=1, unit_column=name) for name in ("person", "visit"))
+    pairs = (capped, None), (None, capped), (capped, Facts(max_rows_per_unit=2)), (person, visit)
+    for folder, (began, other) in zip("abcd", pairs, strict=True):
         with pytest.raises(KeyboardInterrupt):
             train(folder, began, on_round=stop)
         with pytest.raises(dpsco.CheckpointError, match="max_rows_per_unit"):

@@ -103,12 +103,14 @@ def _pieces(rows: Any, labels: Any, size: int) -> Iterator[Chunk]:
 def try_slope(slope: Slope) -> None:
     """Raise the error of a user's slope if it fails on all synthetic scores and labels, before it sees a row."""
     pairs = product((0.0, 0.5, -1.0), (0.0, 1.0, -1.0))
-    must_answer_once(partial(slope, score, label) for score, label in pairs)
+    with np.errstate():  # a slope may call np.seterr: that ends here
+        must_answer_once(partial(slope, score, label) for score, label in pairs)
 
 
 def _slope_or_nan(slope: Slope, score: float, label: float) -> float:
     try:
-        return float(slope(score, label))
+        with np.errstate():
+            return float(slope(score, label))
     except KeyboardInterrupt:  # of the user, not of a row
         raise
     except BaseException:  # an error that depends on a row is an output, SystemExit too

@@ -83,7 +83,8 @@ class PerExample:
             # flag shows the mistake; torch.from_numpy ignores it, so both arguments are copies too.
             own, x = np.array(features), point.copy()
             x.setflags(write=False)
-            gradient = np.asarray(self.gradient(x, own, label), dtype=np.float64).ravel()
+            with np.errstate():  # a function may call np.seterr: that ends with it
+                gradient = np.asarray(self.gradient(x, own, label), dtype=np.float64).ravel()
             if gradient.size != total.size:
                 raise DataError(f"Expected the gradient function to return {total.size} numbers, got {gradient.size}.")
             total += weight * gradient

@@ -53,6 +53,8 @@ class Facts:
         Who besides this process sees rows or un-noised sums, and what else is taken on trust.
     max_rows_per_unit : int, optional
         Rows of one id that count, where rows carry ids.
+    unit_column : str, optional
+        The column of those ids, where a file has them: a resumed run must count by the same.
     table : bool
         Whether the run belongs to a table that people tune on: the report then warns of searches.
     inferred : tuple of str
@@ -70,6 +72,7 @@ class Facts:
     budget: Budget | None = None
     trusted: tuple[str, ...] = ()
     max_rows_per_unit: int | None = None
+    unit_column: str | None = None
     table: bool = False
     inferred: tuple[str, ...] = ()
     upstream: bool = False

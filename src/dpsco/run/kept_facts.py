@@ -20,7 +20,7 @@ from dpsco.run.facts import Facts
 __all__ = ["joined"]
 
 _FILE = "facts.json"
-_FIELDS = {"run", "trusted", "inferred", "started", "unit", "budget", "max_rows_per_unit"}
+_FIELDS = {"run", "trusted", "inferred", "started", "unit", "budget", "max_rows_per_unit", "unit_column"}
 
 
 def joined(facts: Facts, plan: Plan, ledger: Ledger) -> Facts:
@@ -48,7 +48,7 @@ def joined(facts: Facts, plan: Plan, ledger: Ledger) -> Facts:
     # A folder in which an attempt ended before its first release is free for a new run, of which its file says nothing.
     before = read_sealed(folder / _FILE, "checkpoint", _FIELDS) if (folder / _FILE).exists() else None
     if before is not None and before["run"] == ledger.run_id:
-        facts = _with(_capped(facts, before["max_rows_per_unit"], complete=complete), plan, before)
+        facts = _with(_capped(facts, before, complete=complete), plan, before)
     elif complete or ledger.fingerprint(0) is not None:  # it is written before the first release
         raise CheckpointError(
             f"The file {_FILE!r} of this run is gone, and with it what its readers were asked to trust. Restore it "
@@ -72,17 +72,20 @@ def _stated(facts: Facts) -> dict[str, Any]:
         "unit": facts.unit,
         "budget": budget,
         "max_rows_per_unit": facts.max_rows_per_unit,
+        "unit_column": facts.unit_column,
     }
 
 
-def _capped(facts: Facts, before: Any, *, complete: bool) -> Facts:
+def _capped(facts: Facts, before: dict[str, Any], *, complete: bool) -> Facts:
     """Return the facts with the cap of the run: every call that reads rows must keep it, or the guarantee is void."""
-    if facts.max_rows_per_unit != before and not complete:
+    cap, column = before["max_rows_per_unit"], before["unit_column"]
+    if (facts.max_rows_per_unit, facts.unit_column) != (cap, column) and not complete:
         raise CheckpointError(
-            f"This run began with max_rows_per_unit={before}, and this call has {facts.max_rows_per_unit}. Rows of one "
-            "person would count by two rules. Resume with the same unit column and the same cap."
+            f"This run began with max_rows_per_unit={cap} in the column {column!r}, and this call has "
+            f"{facts.max_rows_per_unit} in {facts.unit_column!r}. Rows of one person would count by two rules. Resume "
+            "with the same column and the same cap."
         )
-    return dataclasses.replace(facts, max_rows_per_unit=before)
+    return dataclasses.replace(facts, max_rows_per_unit=cap, unit_column=column)
 
 
 def _with(facts: Facts, plan: Plan, before: dict[str, Any]) -> Facts:

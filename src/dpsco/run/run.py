@@ -177,8 +177,7 @@ class Run:
     def absorb(self, batch: Batch) -> int:
         """Take rows of this round: all of them, or some. Return how many count as zero rows. SENSITIVE."""
         stage, query = self._taking()
-        stage.rows.at(None if (portions := stage.schedule.portions) is None else portions[query.step])
-        self._add(query, clipped := stage.method.answer(stage.schedule, query, batch, stage.rows))
+        self._add(query, clipped := stage.answer(query, batch))
         return clipped.zeroed_rows
 
     def absorb_sum(self, clipped: Clipped) -> None:

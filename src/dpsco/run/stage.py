@@ -19,7 +19,7 @@ from dpsco.inference import Evidence
 from dpsco.json_files import canonical, write_atomic
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage, second_stage
-from dpsco.query import Array, Query, Released
+from dpsco.query import Array, Batch, Clipped, Query, Released
 from dpsco.release.ledger import Ledger, MemoryLedger, open_folder
 from dpsco.release.noise import derive, new_key
 from dpsco.release.releaser import Releaser
@@ -86,6 +86,13 @@ class Stage:
     def complete(self) -> bool:
         """Whether every round of the stage is released and stepped."""
         return bool(self.state.step == self.schedule.rounds)
+
+    def answer(self, query: Query, batch: Batch) -> Clipped:
+        """Return the sensitive answer of rows of the round."""
+        portions = self.schedule.portions
+        self.rows.at(None if portions is None else portions[query.step])
+        with np.errstate(all="ignore"):  # the caller's np.seterr would make errors and warnings of what a row holds
+            return self.method.answer(self.schedule, query, batch, self.rows)
 
     def ask(self) -> Query:
         """Return what the next round asks."""

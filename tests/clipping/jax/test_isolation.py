@@ -277,3 +277,25 @@ def test_a_process_that_debugs_nans_takes_every_row_in_silence(capfd: pytest.Cap
         answer = ask(dpsco.jax.oracle(cross_entropy, PARAMS), long)
     assert (answer.zeroed_rows, answer.rows) == (1, ROWS)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("precision", ["F16_F16_F16", "BF16_BF16_F32"])
+def test_the_caller_s_precision_of_products_is_not_that_of_norms_and_sums(precision: str) -> None:
+    """In float16 a row of a thousand equal ones moved the sum by three clips."""
+
+    def loss(params, row):
+        return (row[0] @ params["w"])[0] * row[1]
+
+    oracle = dpsco.jax.oracle(loss, {"w": jnp.zeros((8, 1), jnp.float32)})
+    query = Query(1, (oracle.start,), (1.0,), 1.0, 4096, 2.0**-30)
+    rows = np.tile(np.random.default_rng(0).normal(size=8).astype(np.float32) * 3, (4096, 1))
+    labels, without = np.ones(4096, np.float32), rows.copy()
+    without[0] = 0.0
+
+    def total(features):
+        return oracle.answer(query, Batch(1, [(features, labels)])).total
+
+    rows[0] = np.random.default_rng(1).normal(size=8) * 30.0
+    with jax.default_matmul_precision(precision):
+        found = total(rows) - total(without)
+    assert 0.9 < np.linalg.norm(found) <= 1.0 + 2.0**-10

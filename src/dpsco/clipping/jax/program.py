@@ -46,7 +46,8 @@ class Program:
         with _no_nan_checks(), x64(self.double):
             weights = np.asarray(query.weights, np.float64 if self.double else np.float32)
             found = self.factors(points, list(weights), block.features, block.labels, block.there)
-        with _no_nan_checks(), x64(True):
+        # The caller's jax_default_matmul_precision may round products to 11 bits: norms and sums would bound nothing.
+        with _no_nan_checks(), x64(True), jax.default_matmul_precision("highest"):
             return self.add(totals, *found, np.float64(query.clip), np.float64(query.grid))
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 from numba import njit
 
 from dpsco.clipping.kernels import dense_rows, slopes, sparse_rows
@@ -18,6 +19,12 @@ __all__ = ["kernels"]
 _BY_NAME = (
     "slope calls a compiled function as a part of a module or of a tuple, or two that call each other. They are "
     "compiled again, so that an index beyond an array costs its own row alone: import one and call it by its name."
+)
+
+
+_UNCHECKED = (
+    "slope reads array.flat, or calls a function made by numba's vectorize or guvectorize: numba does not check their "
+    "indices, and one beyond an array reads numbers of other rows. Index the array itself, in a function with njit."
 )
 
 
@@ -55,6 +62,11 @@ def _checked(function: Any, known: dict[Any, Any]) -> Any:
         known[python] = None  # a function that calls itself finds itself under its own name
         names, cells = _names(python.__code__), python.__closure__ or ()
         found = {name: python.__globals__[name] for name in names if name in python.__globals__}
+        given = [*found.values(), *(c.cell_contents for c in cells if _is_full(c)), *(python.__defaults__ or ())]
+        if "flat" in names or any(_is_unchecked(held) for held in given):
+            raise InvalidArgument(_UNCHECKED)
+        if any(hasattr(held, "py_func") for held in python.__defaults__ or ()):
+            raise InvalidArgument(_BY_NAME)
         for held in found.values():
             parts = held if isinstance(held, (tuple, list)) else (getattr(held, name, None) for name in names)
             if isinstance(held, (tuple, list, ModuleType)) and any(hasattr(part, "py_func") for part in parts):
@@ -81,10 +93,22 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _is_compiled(cell: CellType) -> bool:
+    return _is_full(cell) and hasattr(cell.cell_contents, "py_func")
+
+
+def _is_full(cell: CellType) -> bool:
     try:
-        return hasattr(cell.cell_contents, "py_func")
+        cell.cell_contents  # noqa: B018
     except ValueError:  # empty
         return False
+    return True
+
+
+def _is_unchecked(held: Any) -> bool:
+    """Whether an object is a universal function of the caller's, whose indices numba does not check."""
+    if type(held).__name__ in ("DUFunc", "GUFunc"):
+        return True
+    return isinstance(held, np.ufunc) and getattr(np, held.__name__, None) is not held
 
 
 def _kernel(module: Any, name: str, own: dict[str, Any]) -> Any:
