@@ -38,7 +38,7 @@ class PerExample:
     A row changes the sum by at most the clip, whatever the function returns for it. A row counts as 0 if it is not
     finite (the function is not called), its result is not finite, or the function fails. Before the first row of a
     batch the function is tried on synthetic rows. Its error is raised if it fails on all of them, whatever rows come.
-    What it warns of on a row of the data is not shown. Each call gets a copy of the row.
+    What it warns of on a row of the data is not shown. Each call gets copies of x and of the row.
     """
 
     gradient: Callable[[Array, Any, Any], Any]
