@@ -36,7 +36,7 @@ from dpsco.rows.contribution_cap import ContributionCap
 from dpsco.rows.csr import is_sparse
 from dpsco.rows.encoded_rows import encoded_by
 from dpsco.rows.public_columns import PublicColumns, columns_from
-from dpsco.rows.random_order import Positions, RandomOrder, Ranks, adjacent_rows
+from dpsco.rows.random_order import ranks_of
 from dpsco.rows.stream import stream
 from dpsco.run import Facts, Model, Result, Run, train
 from dpsco.run.train import library_oracle
@@ -129,7 +129,7 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
             planned = self._plan(loss, len(targets) if self.n is None else self.n, solver=self.solver)
             start = self._start(planned)
             key, random = self._randomness()
-            order = self._order(X, random)
+            order = ranks_of(X.shape[0], X.shape[1] * X.dtype.itemsize, random if self.shuffle else None)
             cap = self._cap(unit)
             if cap is not None:
                 texts, codes = column_texts(checked_ids(unit, len(targets)), of="id")
@@ -256,12 +256,6 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
             norm = (1.0 if declared is None else declared) if self.feature_norm is None else self.feature_norm
             self._norm = positive("feature_norm", norm, "Rows are scaled into it; it must be public.")
         return X, y
-
-    def _order(self, X: Any, random: np.random.Generator) -> Ranks:
-        """Return the order of the rows; it depends on their number, type and width alone: sparse or not."""
-        if not self.shuffle:
-            return Positions(X.shape[0])
-        return RandomOrder(X.shape[0], random, adjacent_rows(X.shape[0], X.shape[1] * X.dtype.itemsize))
 
     def _plan(self, loss: Loss, n: int, solver: str = "one-pass") -> Plan:
         self._day = today()  # before a row is used: its date says nothing about how long they took

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Positions", "RandomOrder", "Ranks", "adjacent_rows"]
+__all__ = ["Positions", "RandomOrder", "Ranks", "adjacent_rows", "ranks_of"]
 
 _KEYS = 1 << 16
 _SMALL = 8
@@ -181,3 +181,8 @@ class _Cut(NamedTuple):
 
 
 Ranks = Positions | RandomOrder
+
+
+def ranks_of(rows: int, row_bytes: int, random: np.random.Generator | None) -> Ranks:
+    """Return the order of a table's rows, sparse or not: random, or as they are if ``random`` is None."""
+    return Positions(rows) if random is None else RandomOrder(rows, random, adjacent_rows(rows, row_bytes))
