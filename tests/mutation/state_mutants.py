@@ -10,6 +10,24 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 STATE = (
     Mutant(
+        "released values of another run of the plan are given back",
+        (("release/ledger.py", "canonical([self.run_id, self._digest, step])", "canonical([self._digest, step])"),),
+        (
+            "tests/release/test_ledger_damage.py::"
+            "test_what_another_run_of_the_plan_released_is_not_given_back_under_this_name[released.bin]",
+        ),
+    ),
+    Mutant(
+        "the cap of a file's rows is not kept with the run",
+        (("run/train.py", "if stream.cap is not None:", "if False:"),),
+        ("tests/run/test_honest_reports.py::test_rows_of_a_file_state_their_cap_by_themselves",),
+    ),
+    Mutant(
+        "sums from elsewhere pass for the library's",
+        (("run/facts.py", "clipping: Clipping | None = None", "clipping: Clipping | None = Clipping.LIBRARY"),),
+        ("tests/run/test_honest_reports.py::test_a_run_states_who_clips",),
+    ),
+    Mutant(
         "a new run inherits the facts of a dead attempt in its folder",
         (("run/kept_facts.py", ' and before["run"] == ledger.run_id', ""),),
         (

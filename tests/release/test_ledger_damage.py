@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 from tests.release.stopped_runs import (
     DIMENSION,
+    KEY,
+    PLAN,
+    X,
+    Y,
     resume,
     stopped_run,
 )
@@ -18,6 +22,8 @@ from tests.release.stopped_runs import (
 import dpsco
 from dpsco import (
     CheckpointError,
+    stream,
+    train,
 )
 
 
@@ -113,6 +119,17 @@ def test_the_name_of_a_run_that_was_paid_for_pays_for_no_other(tmp_path: Path) -
     paid, folder = stopped_run(tmp_path / "paid", 2), stopped_run(tmp_path / "run", 2)
     shutil.copy(paid / "run.json", folder / "run.json")
     assert_refused(folder)
+
+
+@pytest.mark.parametrize("name", ["released.bin", "rows.json"])
+def test_what_another_run_of_the_plan_released_is_not_given_back_under_this_name(name: str, tmp_path: Path) -> None:
+    """The report, and an account, would name a run that released something else."""
+    ours, other = tmp_path / "ours", tmp_path / "other"
+    for folder, rows in ((ours, X), (other, -X[:30])):
+        train(PLAN, stream(rows, Y[: len(rows)]), key=KEY, checkpoint=folder)
+    shutil.copy(other / name, ours / name)
+    with pytest.raises(CheckpointError, match="of another run"):
+        resume(ours)
 
 
 def test_a_run_without_a_release_takes_no_name_of_another(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import dpsco
 from dpsco.clipping import CompiledOracle, PerExample
 from dpsco.query import Clipped
+from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.run import Run, watching
 from dpsco.run.facts import Clipping, Facts
 from dpsco.run.result import Round
@@ -52,7 +53,8 @@ def test_a_watched_run_stays_not_private_when_it_is_resumed(tmp_path: Path) -> N
 
 def test_a_run_states_who_clips() -> None:
     unclipped = PerExample(lambda x, features, label: 1e6 * features)
-    for run in (Run(plan(), oracle=unclipped), Run(plan(), oracle=None), Run(plan(), oracle=unclipped, facts=Facts())):
+    elsewhere = (Run(plan(), oracle=None), Run(plan(), oracle=None, facts=Facts()))
+    for run in (*elsewhere, Run(plan(), oracle=unclipped), Run(plan(), oracle=unclipped, facts=Facts())):
         assert any("the caller's oracle" in line for line in run.report.assumptions)
     library = Run(plan(), oracle=dpsco.LinearOracle(dpsco.Logistic()))
     assert not any("the caller's oracle" in line for line in library.report.assumptions)
@@ -212,6 +214,33 @@ def test_a_run_is_resumed_with_the_cap_on_the_rows_of_a_person_that_it_began_wit
         whole = train(folder, began, resume=True)
         given_back = train(folder, None, resume=True)  # complete: no row is read
         assert given_back.report.assumptions == whole.report.assumptions
+
+
+def test_rows_of_a_file_state_their_cap_by_themselves(tmp_path) -> None:
+    """``FileRows`` counts the rows of a person, whoever calls ``train``: the run keeps it, and its report says it."""
+    rows = "".join(f"{k % 7 / 7},{k % 3 / 3},{k % 2},p{k % 60},v{k % 50}\n" for k in range(100))
+    (tmp_path / "rows.csv").write_text("a,b,y,person,visit\n" + rows)
+    labels, columns = Labels("y", classes=("0", "1")), dpsco.PublicColumns(ranges={"a": (0, 1), "b": (0, 1)})
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
+    plan = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5), dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0))
+
+    def stop(done: Round) -> None:
+        if done.step == 1:
+            raise KeyboardInterrupt
+
+    def train(cap: dict[str, Any], **more: Any) -> dpsco.Result:
+        stream = dpsco.stream(FileRows(tmp_path / "rows.csv", labels, columns, **cap))
+        return dpsco.train(plan, stream, checkpoint=tmp_path / "run", **more)
+
+    began = {"unit": "person", "max_rows_per_unit": 1}
+    with pytest.raises(KeyboardInterrupt):
+        train(began, on_round=stop)
+    for other in ({}, {**began, "max_rows_per_unit": 2}, {**began, "unit": "visit"}):
+        with pytest.raises(dpsco.CheckpointError, match="max_rows_per_unit"):
+            train(other, resume=True)
+        with pytest.raises(dpsco.CheckpointError, match="max_rows_per_unit"):
+            train(other, resume=True, facts=Facts(max_rows_per_unit=2, unit_column="person"))
+    assert any("the first 1 of an id count" in text for text in train(began, resume=True).report.assumptions)
 
 
 def test_a_new_run_says_nothing_of_an_attempt_that_ended_before_its_first_release(tmp_path) -> None:

@@ -206,7 +206,7 @@ def _train(
     options: dict[str, Any] = {"checkpoint": args.checkpoint, "resume": args.resume, "progress": not args.json}
     options["diagnostics"] = counted
     options["account"] = None if args.account is None else Account(args.account)
-    options["facts"] = Facts(table=True, max_rows_per_unit=args.max_rows_per_unit, unit_column=args.unit)
+    options["facts"] = Facts(table=True)
     if not _elsewhere(args):
         import dpsco
         from dpsco.rows.file_stream import FileRows

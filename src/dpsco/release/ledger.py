@@ -2,7 +2,7 @@
 
 A folder holds
     run.json       public   the run: plan, method, start, library format
-    released.bin   public   one record per round: p float64 values and a SHA-256
+    released.bin   public   one record per round: p float64 values and a SHA-256 that binds them to run and round
     rows.json      public   how many rows a complete run read (run/row_counts.py)
     facts.json     public   what reports of the run state beyond the plan (run/kept_facts.py)
     secret.json    SECRET   noise key, fingerprints; mode 0600; with the name of the run, as run.json: accounts know it
@@ -250,13 +250,15 @@ class FileLedger(_Record):
         return 8 * self._dimension + 32
 
     def _checksum(self, step: int, data: bytes) -> bytes:
-        return hashlib.sha256(self._digest.encode() + step.to_bytes(8, "little") + data).digest()
+        return hashlib.sha256(canonical([self.run_id, self._digest, step]) + data).digest()
 
     def _read(self, step: int) -> Array:
         record = os.pread(self._file.fileno(), self._record_bytes, step * self._record_bytes)
         data, check = record[:-32], record[-32:]
         if len(record) != self._record_bytes or check != self._checksum(step, data):
-            raise CheckpointError(f"The released value of round {step} is damaged. Restore released.bin from a copy.")
+            raise CheckpointError(
+                f"The released value of round {step} is damaged or of another run. Restore released.bin from a copy."
+            )
         return np.frombuffer(data, dtype="<f8").astype(np.float64)
 
     def _verify(self) -> int:

@@ -32,7 +32,7 @@ class ChunkStream(Stream):
         self._items = items if getattr(items, "again", False) else None  # files: what can be read again
         self._trusted = isinstance(said, Declared)  # the library's readers make every chunk anew
         self._source = iter(items)
-        self.fast = bool(getattr(items, "fast", False))
+        self.fast, self.cap = bool(getattr(items, "fast", False)), getattr(items, "cap", None)
         self._kind, self._width = kind, width if said is None else said.width
         self._dtype = dtype or ("float64" if said is None else said.dtype)
         self._sparse = sparse if sparse is not None else said is not None and said.sparse

@@ -259,6 +259,11 @@ class FileRows:
             )
 
     @property
+    def cap(self) -> tuple[int, str] | None:
+        """Rows of one id that count, and the column of ids: see ``Stream.cap``."""
+        return None if self._limit is None or self._unit is None else (self._limit, self._unit)
+
+    @property
     def declared(self) -> Declared:
         """What a row is: stated by the columns, or by the kind of file."""
         if isinstance(self._columns, PublicColumns):

@@ -43,8 +43,8 @@ class Facts:
 
     Parameters
     ----------
-    clipping : Clipping
-        Who clips.
+    clipping : Clipping, optional
+        Who clips; the library if the oracle of the run is its own and the caller if not, unless given.
     unit : str, optional
         Whose privacy is protected, in words; one row under the budget's adjacency unless given.
     budget : Budget, optional
@@ -67,7 +67,7 @@ class Facts:
         Whether the run begins with an earlier model: what that model spent on these rows is not in this guarantee.
     """
 
-    clipping: Clipping = Clipping.LIBRARY
+    clipping: Clipping | None = None
     unit: str | None = None
     budget: Budget | None = None
     trusted: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Facts:
 
     def assumptions(self) -> tuple[str, ...]:
         """Return the facts as assumptions of the report."""
-        found = [*self.trusted, *([self.clipping.value] if self.clipping.value else [])]
+        found = [*self.trusted, *([self.clipping.value] if self.clipping and self.clipping.value else [])]
         if self.table:
             found.append(
                 "hyperparameters were not chosen by looking at these rows: a search (GridSearchCV, say) releases one "

@@ -34,10 +34,10 @@ def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts
     exact = type(inner) in (LinearOracle, CompiledOracle, SurveyOracle, CompiledSurveyOracle)
     own_slope = getattr(inner, "slope", None) is not None  # in place of the loss's derivative
     of_library = exact and not own_slope and getattr(inner, "loss", None) == plan.problem.loss
-    if stated is None:
-        stated = Facts(clipping=Clipping.LIBRARY if of_library else Clipping.CALLER)
-    elif oracle is not None and stated.clipping is Clipping.LIBRARY and not of_library:
-        stated = dataclasses.replace(stated, clipping=Clipping.CALLER)
+    stated = stated or Facts()
+    # Workers of a cluster run the library's oracles, and say so; nothing else clips for the library elsewhere.
+    if stated.clipping is None or (oracle is not None and stated.clipping is Clipping.LIBRARY):
+        stated = dataclasses.replace(stated, clipping=Clipping.LIBRARY if of_library else Clipping.CALLER)
     whole, part = stated.budget or plan.budget, plan.budget
     same = (whole.private, whole.adjacency, whole.records) == (part.private, part.adjacency, part.records)
     if not same or whole.mu < part.mu:

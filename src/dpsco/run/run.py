@@ -114,7 +114,7 @@ class Run:
         ledger = self._ledgers.open(plan, about, checkpoint, new_key() if key is None else check_key(key))
         self.id: str = ledger.run_id
         self._stage = Stage(plan, x0, oracle, ledger, self._watch.replay)
-        self._folder, self._kept = ledger.folder, RowCounts.kept(ledger.folder)
+        self._ledger, self._kept = ledger, RowCounts.kept(ledger)
         self.facts = joined(self.facts, plan, ledger)
         self._sum: tuple[Query, Clipped] | None = None  # with its round: another one's sum never counts
         self._waiting, self._pushed, self.turns = WaitingRows(), 0, Turns()
@@ -287,7 +287,7 @@ class Run:
         if self.complete:
             try:
                 if self.needs_rows:
-                    self._rows.keep(self._folder)
+                    self._rows.keep(self._ledger)
             finally:
                 # A survey keeps its key until here: a resumed run answers it again, other rows or orders are refused.
                 for stage in filter(None, (self._stage, self._survey)):

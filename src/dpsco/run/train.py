@@ -104,6 +104,9 @@ def train(
     if not isinstance(stream, Stream):
         raise InvalidArgument("Expected stream to be a dpsco.stream(...): it is what guards the single pass.")
     facts = dataclasses.replace(facts or Facts(), clipping=Clipping.LIBRARY if oracle is None else Clipping.CALLER)
+    if stream.cap is not None:  # the rows that come decide what is true, not who describes them
+        limit, column = stream.cap
+        facts = dataclasses.replace(facts, max_rows_per_unit=limit, unit_column=column)
     oracle = oracle or library_oracle(plan, slow_source=not stream.fast)
     run = Run(
         plan,
