@@ -144,6 +144,17 @@ def test_a_charge_waits_for_the_file_that_replaced_the_one_it_waited_for(
     assert account.runs == []
 
 
+def test_an_account_that_is_away_for_a_moment_is_named(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise FileNotFoundError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dpsco.accounting.account.locked", away)
+        with pytest.raises(AccountError, match="try again"):
+            account.charge("first", Budget(0.5, 1e-6))
+    account.charge("first", Budget(0.5, 1e-6))
+
+
 def test_of_processes_that_create_an_account_at_once_one_succeeds(tmp_path: Path) -> None:
     program = (
         "import sys; from dpsco import Account, AccountError, Budget\n"

@@ -55,3 +55,17 @@ def test_a_pipeline_is_refused_by_name() -> None:
     pipeline = make_pipeline(StandardScaler(), dpsco.PrivateLogisticRegression(epsilon=4.0, delta=1e-6, classes=[0, 1]))
     with pytest.raises(dpsco.InvalidArgument, match=r"pipeline\[-1\]"):
         audit(pipeline, data=(np.ones((20, 2)), np.tile([0, 1], 10)))
+
+
+def test_an_estimator_whose_noise_is_known_is_refused() -> None:
+    """Its report says "not private", and the audit, which draws noise by itself, passed it."""
+    model = dpsco.PrivateLogisticRegression(epsilon=4.0, delta=1e-6, classes=[0, 1], random_state=0)
+    with pytest.raises(dpsco.InvalidArgument, match="random_state"):
+        audit(model, data=(np.ones((20, 2)), np.tile([0, 1], 10)))
+
+
+def test_labels_without_an_order_ask_for_the_classes() -> None:
+    model = dpsco.PrivateLogisticRegression(epsilon=4.0, delta=1e-6)
+    labels = np.array(["yes", 3] * 10, dtype=object)
+    with pytest.raises(dpsco.InvalidArgument, match="classes="):
+        audit(model, data=(np.ones((20, 2)), labels))

@@ -108,6 +108,14 @@ def test_an_earlier_model_is_a_start() -> None:
         fitted(start=([1.0, 2.0], 0.0))
 
 
+def test_a_copy_starts_where_the_original_does() -> None:
+    """``clone`` copies the estimators that parameters hold, unfitted: a copy of an earlier model knows nothing."""
+    first = fitted(survey="none")
+    again = clone(dpsco.PrivateLogisticRegression(**PUBLIC, start=first))
+    assert again.start is first
+    assert again.fit(X, Y).privacy_.headline.startswith("Private, except: the start is an earlier model")
+
+
 def test_a_headline_says_that_an_earlier_model_spent_its_own_budget() -> None:
     stated = {**PUBLIC, "survey": "none", "warm_start": True}
     model = dpsco.PrivateLogisticRegression(**stated).fit(X, Y)

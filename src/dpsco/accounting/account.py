@@ -186,9 +186,11 @@ class Account:
         try:
             with locked(self.path, f"account {self.path.name!r}", wait=PATIENCE) as held:
                 self._charge(run_id, budget, held)
-        except FileNotFoundError:  # the account was deleted while this process waited
-            self._file()
-            raise
+        except FileNotFoundError:  # while this process waited
+            self._file()  # says so if the account is still gone
+            raise AccountError(
+                f"The account {self.path.name!r} was moved or replaced during a charge. Nothing was charged: try again."
+            ) from None
 
     def _charge(self, run_id: str, budget: Budget, held: Held) -> None:
         state = self._read(held)

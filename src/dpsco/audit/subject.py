@@ -111,6 +111,11 @@ def estimator_subject(estimator: Any, features: Array, labels: Array, classes: C
     """
     from sklearn.base import clone
 
+    if estimator.random_state is not None:
+        raise InvalidArgument(
+            "Expected an estimator without random_state: whoever knows it can remove the noise, so there is no "
+            "guarantee to audit. Leave it out; the audit draws and repeats noise by itself."
+        )
     cap = estimator.max_rows_per_unit
 
     # A row must not decide whether a fit succeeds, canaries must stay where they are put, and an audit spends nothing.
@@ -148,9 +153,15 @@ def classes_of(estimator: Any, labels: Any) -> Classes | None:
     """Return the classes that a classifier declares, else those of ``labels``; None for a regression."""
     if not hasattr(estimator, "classes"):
         return None
-    declared = estimator.classes
-    values = np.unique(labels[~_missing(labels)]) if declared is None else declared
-    return Classes(values)
+    if estimator.classes is not None:
+        return Classes(estimator.classes)
+    try:
+        return Classes(np.unique(labels[~_missing(labels)]))
+    except TypeError:
+        raise InvalidArgument(
+            "The labels of data are of several kinds and have no order. Declare the classes of the estimator: "
+            "classes=[...]."
+        ) from None
 
 
 def _missing(labels: Any) -> Any:

@@ -94,3 +94,9 @@ class RawInput:
 
     def _has_start(self) -> bool:
         return self.start is not None or (bool(self.warm_start) and hasattr(self, "coef_"))
+
+    def __sklearn_clone__(self) -> Any:
+        """Return an unfitted copy with the same start: a copy of an earlier model would lose what it learned."""
+        made = super().__sklearn_clone__()  # type: ignore[misc]
+        made.start = self.start
+        return made
