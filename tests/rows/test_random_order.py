@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dpsco.rows.random_order import Positions, RandomOrder, adjacent_rows
+from dpsco.rows.random_order import Permutation, Positions, RandomOrder, adjacent_rows, ranks_of
 
 
 def order(rows: int, seed: int = 0, adjacent: int = 1) -> RandomOrder:
@@ -134,3 +134,13 @@ def test_large_tables_have_groups_of_two_pages() -> None:
 def test_positions_are_as_they_are() -> None:
     assert np.array_equal(Positions(9).batch(2, 5), [2, 3, 4])
     assert len(Positions(9)) == 9
+
+
+def test_small_tables_have_one_permutation() -> None:
+    small = ranks_of(500, 160, np.random.default_rng(0))
+    assert isinstance(small, Permutation)
+    parts = [small.batch(first, first + 100) for first in range(0, 500, 100)]
+    assert np.array_equal(np.concatenate(parts), small.batch(0, 500))
+    assert sorted(small.batch(0, 500).tolist()) == list(range(500))
+    assert isinstance(ranks_of(10_000, 160, np.random.default_rng(0)), RandomOrder)
+    assert type(ranks_of(500, 160, None)) is Positions

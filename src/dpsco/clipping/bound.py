@@ -31,6 +31,8 @@ def row_norms(rows: Array) -> Array:
         # A norm between these has its largest entry within 1e-140 and 1e140 (at any width below 1e10), so that its
         # square is far from the ends of the normal range. Few rows are looked at again.
         doubted = np.flatnonzero(~((norms >= 1e-135) & (norms <= 1e135)))
+        if not doubted.size:
+            return np.asarray(norms)
         largest = np.max(np.abs(rows[doubted]), axis=1, initial=0.0)
         # Rows whose squares leave the normal range are scaled by a power of two, which is exact. They are processed
         # one at a time, so the norm of a row never depends on another row.

@@ -16,7 +16,7 @@ from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.layout import Layout
 from dpsco.rows.on_demand import RowsOnDemand, Source
 from dpsco.rows.one_pass import whole
-from dpsco.rows.random_order import Ranks
+from dpsco.rows.random_order import SMALL_BYTES, Ranks
 from dpsco.rows.row_norm import unit_rows
 from dpsco.rows.stream import Sample, Stream
 
@@ -35,8 +35,10 @@ class PermutedRows(Stream):
 
     A batch holds its rows in the order of memory: which rows they are is what the order decides.
     Cost: the arrays are not copied. Threads of the oracle gather dense rows, a piece each at a time; CSR rows come in
-    chunks of about 16 MB.
+    chunks of about 16 MB. A dense table of at most 1 MB is gathered as a whole, once.
     """
+
+    _gathered_once: tuple[NDArray[Any], Array] | None = None
 
     def __init__(
         self, features: Any, targets: Array, order: Ranks, feature_norm: float, check: CheckBeside | None = None
@@ -69,6 +71,10 @@ class PermutedRows(Stream):
         width = max(1, self._features.shape[1])
         if not is_sparse(self._features):
             self.rows_read = (self.rows_read or 0) + last - first
+            if len(self._order) * width * self._features.dtype.itemsize <= SMALL_BYTES:
+                gathered, targets = self._whole()
+                yield gathered[first:last], targets[first:last]
+                return
             picked = self._order.batch(first, last)
             shape, source = (last - first, width), Source(self._features, picked, self._norm)
             made = RowsOnDemand(partial(self._gathered, picked), shape, self._features.dtype, source)
@@ -81,6 +87,12 @@ class PermutedRows(Stream):
             picked = places[start : start + rows]
             self.rows_read = (self.rows_read or 0) + len(picked)
             yield unit_rows(self._features[picked], self._norm), self._targets[picked]
+
+    def _whole(self) -> tuple[NDArray[Any], Array]:
+        if self._gathered_once is None:
+            places = self._order.batch(0, len(self._order))
+            self._gathered_once = self._gathered(places, 0, len(places)), self._targets.take(places)
+        return self._gathered_once
 
     def _gathered(self, picked: NDArray[np.int64], first: int, last: int) -> NDArray[Any]:
         """Make some rows of a chunk, in one order of memory: norms are summed along it."""

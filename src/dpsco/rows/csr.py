@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,14 +11,16 @@ from numpy.typing import NDArray
 
 from dpsco.errors import DataError
 from dpsco.rows.containers import column_numbers
-from dpsco.rows.protocols import family
 
 __all__ = ["CsrRows", "is_sparse"]
 
 
 def is_sparse(data: Any) -> bool:
     """Whether ``data`` is a sparse matrix or array of SciPy, or already ``CsrRows``; SciPy is not imported to ask."""
-    return isinstance(data, CsrRows) or family(data) == "sparse"
+    if isinstance(data, (CsrRows, np.ndarray)):
+        return isinstance(data, CsrRows)
+    scipy = sys.modules.get("scipy.sparse")
+    return scipy is not None and issubclass(type(data), (scipy.spmatrix, scipy.sparray))
 
 
 class CsrRows:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Positions", "RandomOrder", "Ranks", "adjacent_rows", "ranks_of"]
+__all__ = ["SMALL_BYTES", "Permutation", "Positions", "RandomOrder", "Ranks", "adjacent_rows", "ranks_of"]
 
 _KEYS = 1 << 16
 _SMALL = 8
@@ -37,6 +37,8 @@ _STRATUM = 16
 """Neighbouring groups that share out the keys."""
 _GROUP_BYTES = 1 << 13
 """Of the rows of a group: two pages. No processor reads ahead beyond a page by itself."""
+SMALL_BYTES = 1 << 20
+"""Of a table that is gathered as a whole: a round of it would cost more calls than work."""
 _LARGE_BYTES = 1 << 26
 """Of a table that caches do not hold. It has 2^13 groups or more."""
 
@@ -58,6 +60,18 @@ class Positions:
     def batch(self, first: int, last: int) -> NDArray[np.int64]:
         """Return the positions ``first`` .. ``last``."""
         return np.arange(first, last)
+
+
+class Permutation(Positions):
+    """Rows of a small table in a random order; those of a batch too, so that whoever gathers all rows does it once."""
+
+    def __init__(self, rows: int, random: np.random.Generator) -> None:
+        super().__init__(rows)
+        self._places = random.permutation(rows)
+
+    def batch(self, first: int, last: int) -> NDArray[np.int64]:
+        """Return the positions of the rows of ranks ``first`` .. ``last``."""
+        return self._places[first:last]
 
 
 class RandomOrder:
@@ -185,4 +199,8 @@ Ranks = Positions | RandomOrder
 
 def ranks_of(rows: int, row_bytes: int, random: np.random.Generator | None) -> Ranks:
     """Return the order of a table's rows, sparse or not: random, or as they are if ``random`` is None."""
-    return Positions(rows) if random is None else RandomOrder(rows, random, adjacent_rows(rows, row_bytes))
+    if random is None:
+        return Positions(rows)
+    if rows * row_bytes <= SMALL_BYTES:
+        return Permutation(rows, random)
+    return RandomOrder(rows, random, adjacent_rows(rows, row_bytes))
