@@ -28,7 +28,8 @@ class Held:
 
     def __init__(self, place: Place) -> None:
         self.name, self._place, self._process = place.name, place, os.getpid()
-        self._descriptor: int | None = _opened(place)
+        self._descriptor: int | None = None
+        self._descriptor = _opened(place)
 
     def __truediv__(self, name: str) -> Entry:
         return Entry(self, name)
@@ -79,6 +80,10 @@ class Held:
         if self._descriptor is not None and self._process == os.getpid():
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self.forget()
+
+    def __del__(self) -> None:  # an interrupt at the beginning of ``close`` would keep the lock while the process lives
+        with contextlib.suppress(Exception):
+            self.close()
 
     def forget(self) -> None:
         """Close the descriptor. The lock remains while another copy of it is open."""

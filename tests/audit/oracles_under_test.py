@@ -1,4 +1,4 @@
-"""One oracle that keeps the contract and seven that break it, each in one place."""
+"""One oracle that keeps the contract and eight that break it, each in one place."""
 
 from __future__ import annotations
 
@@ -62,6 +62,13 @@ class LooksAtOtherRows(Right):
         with np.errstate(all="ignore"):
             centred = [(features - np.mean(features, axis=0), labels) for features, labels in batch.chunks]
         return super().answer(query, Batch(batch.step, centred))
+
+
+class LooksAtLargeBatches(LooksAtOtherRows):
+    def answer(self, query: Query, batch: Batch) -> Clipped:
+        chunks = list(batch.chunks)
+        many = sum(len(labels) for _, labels in chunks) > 10
+        return (LooksAtOtherRows if many else Right).answer(self, query, Batch(batch.step, chunks))
 
 
 class Remembers(Right):

@@ -58,6 +58,7 @@ BUGS = {
     "ForgetsToClip": ("clip", "nothing is clipped"),
     "DividesByRows": ("one row at a time", "divides by the number of rows"),
     "LooksAtOtherRows": ("one row at a time", "depends on the other rows"),
+    "LooksAtLargeBatches": ("one row at a time", "depends on the other rows"),
     "Remembers": ("one row at a time", "keeps state"),
     "RaisesOnOddLabels": ("every row is taken", "KeyError"),
 }

@@ -69,3 +69,11 @@ def test_labels_without_an_order_ask_for_the_classes() -> None:
     labels = np.array(["yes", 3] * 10, dtype=object)
     with pytest.raises(dpsco.InvalidArgument, match="classes="):
         audit(model, data=(np.ones((20, 2)), labels))
+
+
+def test_classes_that_a_label_decides_are_found() -> None:
+    """With a third label the sums are longer: the audit ended in an error of NumPy's."""
+    data = reference_problem(300, 4, fresh=1)
+    model = dpsco.PrivateLogisticRegression(epsilon=4.0, delta=1e-5, rounds=3)
+    report = audit(model, data=(data.features, data.labels.astype(int)), seed=8, seconds=5)
+    assert {check.name: check.outcome for check in report.checks}["neighbours"] == "FAILED"

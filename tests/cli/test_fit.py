@@ -99,6 +99,20 @@ def test_what_is_not_private_is_off_by_default_and_marked(folder, tmp_path, caps
     assert "rows clipped" not in (tmp_path / "m.json").read_text()
 
 
+def test_a_complete_run_is_not_read_with_other_classes_or_ranges(folder, tmp_path, capsys) -> None:
+    """Its parameters would mean something else: the classes swapped, or a column in another unit."""
+    out, run = tmp_path / "model.json", ["--checkpoint", str(tmp_path / "run")]
+    label, rest = ["--label", "income", "--classes"], [*PROMISE, "--features", "age", "--rows", "12000", *run]
+    command = ["fit", str(folder / "people.csv"), *rest, "--out", str(out), "--json"]
+    assert main([*command, *label, "low,high", "--range", "age=0:100"]) == 0
+    kept = out.read_bytes()
+    for classes, ages in (("high,low", "age=0:100"), ("low,high", "age=0:1000")):
+        assert main([*command, *label, classes, "--range", ages, "--resume"]) == 2
+        assert "other columns, labels" in capsys.readouterr().err
+    assert main([*command, *label, "low,high", "--range", "age=0:100", "--resume"]) == 0
+    assert out.read_bytes() == kept
+
+
 def test_csv_and_parquet_of_the_same_rows_and_units(folder, tmp_path, capsys) -> None:
     for name in ("people.csv", "people.parquet"):
         command = ["fit", str(folder / name), *CLASSES, *PROMISE, *COLUMNS, "--out", str(tmp_path / f"{name}.json")]

@@ -272,6 +272,7 @@ def test_an_account_is_begun_and_shown(tmp_path, capsys) -> None:
     file = tmp_path / "people.json"
     assert main(["account", str(file)]) == 2
     assert main(["account", str(file), "--epsilon", "2"]) == 2
+    assert main(["account", str(file), "--epsilon", "2", "--delta", "1e-6", "--max-rows-per-unit", "0"]) == 2
     assert "--delta" in capsys.readouterr().err
     assert main(["account", str(file), "--epsilon", "2", "--delta", "1e-6"]) == 0
     assert main(["account", str(file), "--epsilon", "2", "--delta", "1e-6"]) == 2

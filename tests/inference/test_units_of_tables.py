@@ -40,7 +40,8 @@ def made() -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
     rows += [frame["city"] == "Oslo", frame["city"] == "Paris"]
     scores = np.column_stack([np.asarray(row, dtype=float) for row in rows]) @ TRUTH[:-1] + TRUTH[-1]
     two = np.where(rng.random(N) < 1 / (1 + np.exp(-scores)), "yes", "no")
-    several = np.stack([scores, -scores, 0 * scores], axis=1) + rng.gumbel(size=(N, 3))
+    # Twice as large, they make rounds scatter as much as inference allows: one noise in thirty would be refused.
+    several = np.stack([scores, -scores, 0 * scores], axis=1) / 2 + rng.gumbel(size=(N, 3))
     three = np.array(["a", "b", "c"])[np.argmax(several, axis=1)]
     numbers = np.clip(scores + 2 * rng.standard_normal(N), -20, 20)
     return frame, {"logistic": two, "hinge": two, "softmax": three, "squared": numbers, "huber": numbers}

@@ -277,3 +277,12 @@ def test_no_row_ends_a_run_under_the_caller_s_error_mode(method: str) -> None:
     stream = dpsco.stream(rows, labels)
     with np.errstate(all="raise"):
         assert np.all(np.isfinite(dpsco.train(plan, stream).model.coef))
+
+
+@pytest.mark.parametrize(
+    "method", ["objective-perturbation", "localized-accelerated", "surveyed-objective-perturbation"]
+)
+def test_error_modes_of_the_caller_do_not_decide_on_a_plan(method: str) -> None:
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), dimension=6)
+    with np.errstate(all="raise"):
+        dpsco.plan(problem, n=6000, budget=dpsco.Budget(4.0, 1e-5), method=method)

@@ -10,6 +10,31 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 STATE = (
     Mutant(
+        "clients of a federation whose header is lost are called twice",
+        (("engines/flower/server.py", 'form=f"{unit} {rule.digest()}"', "form=None"),),
+        ("tests/engines/on_flower/test_checkpoint.py::test_a_lost_header_lets_no_client_be_called_twice",),
+    ),
+    Mutant(
+        "the parameters of a run are read with other classes",
+        (("cli/fit.py", "form=_form(labels, columns, args.feature_norm, block)", "form=None"),),
+        ("tests/cli/test_fit.py::test_a_complete_run_is_not_read_with_other_classes_or_ranges",),
+    ),
+    Mutant(
+        "a report of clients speaks of rows",
+        (("engines/flower/server.py", 'record="client", ', ""),),
+        ("tests/engines/on_flower/test_checkpoint.py::test_a_report_of_clients_promises_nothing_for_their_rows",),
+    ),
+    Mutant(
+        "a capped run promises privacy to one row",
+        (("run/facts.py", 'record=facts.record if facts.max_rows_per_unit is None else "id"', "record=facts.record"),),
+        ("tests/run/test_honest_reports.py::test_a_capped_run_protects_an_id_and_not_one_of_its_rows",),
+    ),
+    Mutant(
+        "more rows of an id count than the noise covers",
+        (("run/preconditions.py", "stated.max_rows_per_unit > part.records", "False"),),
+        ("tests/run/test_honest_reports.py::test_a_capped_run_protects_an_id_and_not_one_of_its_rows",),
+    ),
+    Mutant(
         "released values of another run of the plan are given back",
         (("release/ledger.py", "canonical([self.run_id, self._digest, step])", "canonical([self._digest, step])"),),
         (

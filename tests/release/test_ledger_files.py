@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import gc
 import json
 import os
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +39,7 @@ from dpsco import (
     stream,
     train,
 )
+from dpsco.held_files import Held
 from dpsco.release.ledger import FileLedger, open_folder
 
 # --- going on ---------------------------------------------------------------------------------
@@ -230,6 +233,22 @@ def test_released_values_go_into_no_file_that_the_run_did_not_create(planted: st
     ):
         pass
     assert victim.read_text() == "mine"
+
+
+def test_an_interrupt_while_a_folder_is_given_back_keeps_no_lock(tmp_path: Path) -> None:
+    def interrupt(frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is Held.close.__code__:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(PLAN, stream(X, Y), key=KEY, checkpoint=tmp_path / "run")
+    finally:
+        sys.setprofile(None)
+    gc.collect()
+    resume(tmp_path / "run")
 
 
 def test_what_a_killed_process_was_writing_is_removed_and_nothing_else(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ DAMAGE = {
     "infinite": {"parameters": [1e999] * 5},
     "trace": {"trace": [[0, 1.0]]},
     "norm": {"feature_norm": "1"},
+    "long norm": {"feature_norm": 10**400},
     "classes": {"label": {"column": "y", "classes": ["a", "b", "c"], "bound": None}},
     "label": {"label": {"column": "y"}},
     "columns": {"columns": 3},

@@ -12,10 +12,12 @@ import pytest
 
 import dpsco
 from dpsco.clipping import CompiledOracle, PerExample
+from dpsco.pages.guarantee_in_words import guarantee_in_words, headline_in_words
 from dpsco.query import Clipped
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.run import Run, watching
 from dpsco.run.facts import Clipping, Facts
+from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Round
 
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
@@ -194,7 +196,8 @@ def test_a_run_that_is_given_back_keeps_what_its_readers_were_asked_to_trust(tmp
 def test_a_run_is_resumed_with_the_cap_on_the_rows_of_a_person_that_it_began_with(tmp_path) -> None:
     """Without it, rows of one person behind the released rounds would all count, under a report that states the cap."""
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
-    plan = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5), dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0))
+    method = dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0)
+    plan = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5, records=2), method)
     capped, rows, labels = Facts(max_rows_per_unit=1), np.ones((100, 2)) / 2, np.tile([0, 1], 50)
 
     def stop(done: Round) -> None:
@@ -222,7 +225,8 @@ def test_rows_of_a_file_state_their_cap_by_themselves(tmp_path) -> None:
     (tmp_path / "rows.csv").write_text("a,b,y,person,visit\n" + rows)
     labels, columns = Labels("y", classes=("0", "1")), dpsco.PublicColumns(ranges={"a": (0, 1), "b": (0, 1)})
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
-    plan = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5), dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0))
+    method = dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0)
+    plan = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5, records=2), method)
 
     def stop(done: Round) -> None:
         if done.step == 1:
@@ -241,6 +245,24 @@ def test_rows_of_a_file_state_their_cap_by_themselves(tmp_path) -> None:
         with pytest.raises(dpsco.CheckpointError, match="max_rows_per_unit"):
             train(other, resume=True, facts=Facts(max_rows_per_unit=2, unit_column="person"))
     assert any("the first 1 of an id count" in text for text in train(began, resume=True).report.assumptions)
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
+@pytest.mark.parametrize("cap", [1, 2])
+def test_a_capped_run_protects_an_id_and_not_one_of_its_rows(adjacency: str, cap: int) -> None:
+    """A row that goes lets another of its id count: one row may move a sum by more than the noise is made for."""
+    budget = dpsco.Budget(1.0, 1e-6, adjacency, cap)
+    report = dpsco.train(plan(budget), dpsco.stream(X, Y), facts=Facts(max_rows_per_unit=cap)).report
+    assert report.record == "id"
+    facts = dict(report.facts())
+    assert facts["protects"].startswith(f"one id with all its rows, of which {cap} count")
+    assert facts["epsilon for k ids"].startswith(f"2: {report.group_epsilon(2 * cap):.4g}")
+    words = " ".join(text for _, text in guarantee_in_words(report))
+    assert "Nothing is promised for one row of several" in words
+    assert "ny one person" in headline_in_words(report)[1]
+    assert PrivacyReport.from_json(report.to_json()) == report
+    with pytest.raises(dpsco.InvalidArgument, match="records=3"):
+        dpsco.train(plan(budget), dpsco.stream(X, Y), facts=Facts(max_rows_per_unit=3))
 
 
 def test_a_new_run_says_nothing_of_an_attempt_that_ended_before_its_first_release(tmp_path) -> None:

@@ -25,7 +25,8 @@ from dpsco.query import SUMMATION_SLACK, Array, Batch, Query
 __all__ = ["contract_checks"]
 
 _LISTED = 4
-_COMPANY = 7
+_COMPANY, _CROWD = 7, 256
+"""Rows that are asked about together: few at every question, and many, where batches have as many, at two of them."""
 _NOTHING = "no row contributed anything: it was not answered, or its contribution was 0"
 
 
@@ -164,16 +165,20 @@ def _sum_check(subject: Subject, questions: list[_Question], rng: np.random.Gene
     plan = subject.plan
     noise = plan.schedule.most_noise
     slack = noise.clip * SUMMATION_SLACK + np.sqrt(plan.schedule.sum_length) * noise.grid
-    rows, labels = ordinary_rows(plan.problem, _COMPANY, rng)
+    crowd = min(_CROWD, plan.batch_size)
+    asked = [(question, _COMPANY) for question in questions]
+    asked += [(question, crowd) for question in questions[::5]] if crowd > _COMPANY else []
+    rows, labels = ordinary_rows(plan.problem, max(crowd, _COMPANY), rng)
     findings, worst, seen = [], 0.0, False
-    for question in questions:
+    for question, count in asked:
+        a, y = rows[:count], labels[:count]
         try:
-            singles = [_ask(subject, question.query, rows[i : i + 1], labels[i : i + 1]) for i in range(_COMPANY)]
-            whole = _ask(subject, question.query, rows, labels)
-            other = _ask(subject, question.query, rows[::-1], labels[::-1])
-            again = _ask(subject, question.query, rows, labels)
+            singles = [_ask(subject, question.query, a[i : i + 1], y[i : i + 1]) for i in range(count)]
+            whole = _ask(subject, question.query, a, y)
+            other = _ask(subject, question.query, a[::-1], y[::-1])
+            again = _ask(subject, question.query, a, y)
         except Exception as error:
-            findings.append(f"{question.name}: {_COMPANY} ordinary rows end in {type(error).__name__}.")
+            findings.append(f"{question.name}: {count} ordinary rows end in {type(error).__name__}.")
             continue
         total = np.sum(singles, axis=0)
         seen = seen or bool(np.any(whole)) or any(map(np.any, singles))
@@ -184,14 +189,15 @@ def _sum_check(subject: Subject, questions: list[_Question], rng: np.random.Gene
                 f"{question.name}: the same question about the same rows was answered differently the second time: the "
                 "oracle keeps state or draws random numbers. An answer may depend on its query and its rows alone."
             )
-        elif apart > (_COMPANY + 1) * slack:
-            findings.append(f"{question.name}: {_mismatch(whole, total, _COMPANY)}")
+        elif apart > (count + 1) * slack:
+            findings.append(f"{question.name}: {_mismatch(whole, total, count)}")
+    together = f"{_COMPANY}" if crowd <= _COMPANY else f"{_COMPANY} and {crowd}"
     return Check(
         "one row at a time",
         "is the answer for several rows the sum of the answers for each, and the same every time?",
         not findings,
         f"largest mismatch {worst / noise.clip:.3g} times the clip" if seen else _NOTHING,
-        f"deterministic, {len(questions)} queries of {_COMPANY} synthetic rows, alone, together, reversed and repeated",
+        f"deterministic, {len(questions)} queries of {together} synthetic rows, alone, together, reversed and repeated",
         tuple(findings[:_LISTED]),
         tested=seen or bool(findings),
     )

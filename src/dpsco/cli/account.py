@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
             raise InvalidArgument("A new account needs --epsilon and --delta, the limit of all runs together.")
         if args.file.exists():
             raise InvalidArgument(f"{str(args.file)!r} exists already. Leave the limit out to see what it has spent.")
-        limit = Budget(args.epsilon, args.delta, args.adjacency or "zero-out", args.max_rows_per_unit or 1)
+        records = 1 if args.max_rows_per_unit is None else args.max_rows_per_unit
+        limit = Budget(args.epsilon, args.delta, args.adjacency or "zero-out", records)
         account = Account.create(args.file, limit)
     elif args.file.exists():
         account = Account(args.file)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from dpsco.cli.model_options import (
 from dpsco.cli.model_page import add_page_options, data_name, today, write_model_page
 from dpsco.cli.output import print_coefficients, print_json
 from dpsco.errors import DataError, InvalidArgument, positive_integer
+from dpsco.json_files import canonical
 
 if TYPE_CHECKING:
     from dpsco.planning.plan import Plan
@@ -206,7 +209,7 @@ def _train(
     options: dict[str, Any] = {"checkpoint": args.checkpoint, "resume": args.resume, "progress": not args.json}
     options["diagnostics"] = counted
     options["account"] = None if args.account is None else Account(args.account)
-    options["facts"] = Facts(table=True)
+    options["facts"] = Facts(table=True, form=_form(labels, columns, args.feature_norm, block))
     if not _elsewhere(args):
         import dpsco
         from dpsco.rows.file_stream import FileRows
@@ -228,6 +231,12 @@ def _train(
     where = cluster.cluster_at(args.cluster) if args.cluster else cluster.local_cluster(args.local_cluster)
     with where as client:
         return cluster.train(plan, shards, client, **options)
+
+
+def _form(labels: Labels, columns: PublicColumns | int, feature_norm: float, block: int) -> str:
+    """Return a digest of what turns the files into rows: a checkpoint belongs to it."""
+    made = columns if isinstance(columns, int) else columns.to_dict()
+    return hashlib.sha256(canonical([asdict(labels), made, feature_norm, block])).hexdigest()
 
 
 def _task(args: argparse.Namespace) -> tuple[Loss, Labels]:

@@ -10,10 +10,10 @@ __all__ = ["guarantee_in_words", "headline_in_words"]
 
 _OTHER_DATA = {
     "zero-out": "{is_} used as recorded; in the other {is_} replaced by zeros and contribute{s} nothing. The existence "
-    "and position of {rows} and the number of rows are treated as public",
-    "replace": "{is_} used as recorded; in the other {is_} exchanged for any other rows. The number of rows is treated "
-    "as public",
-    "add-remove": "{is_} present; in the other {is_} absent. The number of rows is treated as secret",
+    "and position of {these} and the number of {all} are treated as public",
+    "replace": "{is_} used as recorded; in the other {is_} exchanged for any other {all}{own}. The number of {all} is "
+    "treated as public",
+    "add-remove": "{is_} present; in the other {is_} absent. The number of {all} is treated as secret",
 }
 
 _VISIBLE = {
@@ -28,7 +28,9 @@ def headline_in_words(report: PrivacyReport) -> tuple[str, str]:
     verdict, reason = report.headline.split(": ", 1)
     if not report.private or report.exceptions:
         return verdict, reason
-    whose = "any one row" if report.records == 1 else f"any {report.records} rows of one person"
+    whose = {"row": "any one row", "client": "any one client", "id": "any one person"}[report.record]
+    if report.records > 1 and report.record != "id":
+        whose = f"any {report.records} {report.record}s together"
     return verdict, (
         f"random noise hides whether {whose} took part (epsilon = {report.epsilon:.4g}, delta = {report.delta:.2g})."
     )
@@ -58,10 +60,24 @@ def guarantee_in_words(report: PrivacyReport) -> list[tuple[str, str]]:
 
 
 def _who(report: PrivacyReport) -> str:
+    if report.record == "id":
+        return (
+            f"Every person, if all rows of a person carry one id, for all of them together. At most {report.records} "
+            "rows of an id were used. Nothing is promised for one row of several alone: without it, another row of the "
+            "same id may be used."
+        )
+    if report.record == "client":
+        of = "Every client" if report.records == 1 else f"Any {report.records} clients together"
+        some = (
+            ""
+            if report.adjacency == "replace"
+            else " A change of some rows of a client counts as two clients: it removes one contribution and adds "
+            "another."
+        )
+        return f"{of}, with all rows that it holds.{some}"
     if report.records > 1:
         return (
-            f"Every person or unit with at most {report.records} rows in the training data, for all those rows "
-            "together. Rows beyond that number were not used, or there are none."
+            f"Any {report.records} rows of the training data together: every person or unit with at most so many rows."
         )
     together = (
         "and all of them together have the weaker guarantee 'epsilon for k rows'"
@@ -75,10 +91,8 @@ def _who(report: PrivacyReport) -> str:
 
 
 def _what(report: PrivacyReport) -> str:
-    one = report.records == 1
-    changed = "one row" if one else f"the {report.records} rows of one person"
-    verb = {"is_": "it is" if one else "they are", "s": "s" if one else ""}
-    other = _OTHER_DATA[report.adjacency].format(rows="the row" if one else "these rows", **verb)
+    changed, verb = _changed(report)
+    other = _OTHER_DATA[report.adjacency].format(**verb)
     return (
         f"Compare two data sets that differ in {changed} only: in the one {other}. Any conclusion drawn from "
         "everything this run may publish has, with either data set, at most "
@@ -86,6 +100,17 @@ def _what(report: PrivacyReport) -> str:
         f"(epsilon = {report.epsilon:.4g}, delta = {report.delta:.2g}). The guarantee was fixed before the first "
         "row was read and holds for any rows."
     )
+
+
+def _changed(report: PrivacyReport) -> tuple[str, dict[str, str]]:
+    """Return what differs between two data sets, and the words of a sentence about it."""
+    rows = "clients" if report.record == "client" else "rows"
+    many = {"is_": "they are", "s": "", "these": f"these {rows}", "all": rows, "own": ""}
+    if report.record == "id":
+        return "all rows of one person", {**many, "own": " of one person who has no others"}
+    if report.records == 1:
+        return f"one {report.record}", {**many, "is_": "it is", "s": "s", "these": f"the {report.record}"}
+    return f"any {report.records} {rows}", many
 
 
 def _against(report: PrivacyReport) -> str:
@@ -113,7 +138,7 @@ def _basis(report: PrivacyReport) -> str:
         "Whoever trained the model confirms: the facts stated about the data (columns, ranges, classes, number of "
         "rows) and the settings were not chosen by looking at these rows, and each row was used in this run once."
     )
-    if report.records > 1:
+    if report.record == "id":
         rests += " All rows of one person carry the same id."
     if report.needs == "convexity":
         rests += " The proof also needs a loss function of a certain form (convex), which this model has."

@@ -19,6 +19,13 @@ from dpsco.run.result import Result
 __all__ = ["write_run_page"]
 
 
+_ROWS_ARE = {
+    "row": "",
+    "client": "A row of this plan is a client. ",
+    "id": "The rows that this plan protects together are those of one id. ",
+}
+
+
 def write_run_page(
     result: Result,
     path: str | Path,
@@ -71,7 +78,7 @@ def write_run_page(
         facts=report.facts(),
         lists=report.lists(),
         words=guarantee_in_words(report) if report.private else [],
-        explanation=result.plan.explain().replace("\n  ", " ") if explained else "",
+        explanation=_ROWS_ARE[report.record] + result.plan.explain().replace("\n  ", " ") if explained else "",
         predicted=_predicted(result),
         survey=survey_section(result, names),
         reached=dict(reached or {}),

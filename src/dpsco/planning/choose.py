@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from dpsco.accounting.budget import Budget
 from dpsco.clipping.survey import MOMENTS
 from dpsco.errors import InvalidArgument, one_of, positive_integer
@@ -27,6 +29,7 @@ RULES = ("response", "theorem-1", "theorem-2")
 _OURS = "accelerated-srgd"
 
 
+@np.errstate(all="ignore")  # that of the caller may turn a harmless underflow into an error
 def plan(
     problem: Problem,
     *,

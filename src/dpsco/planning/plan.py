@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dpsco.accounting.budget import Budget
 from dpsco.errors import InvalidArgument, positive_integer
 from dpsco.json_files import canonical, jsonable
@@ -83,7 +85,8 @@ class Plan:
     @cached_property
     def schedule(self) -> Schedule:
         """Rows and noise of every round."""
-        return self.method.schedule(self.problem, self.n, self.budget)
+        with np.errstate(all="ignore"):  # as in dpsco.plan
+            return self.method.schedule(self.problem, self.n, self.budget)
 
     @property
     def rounds(self) -> int:

@@ -18,7 +18,7 @@ from dpsco.methods.in_geometry import PUBLIC_ROWS
 from dpsco.planning.explain import too_few_rows
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage
-from dpsco.run.report import UNITS, PrivacyReport
+from dpsco.run.report import IDS, UNITS, PrivacyReport
 from dpsco.run.row_counts import RowCounts
 from dpsco.version import __version__
 
@@ -45,8 +45,9 @@ class Facts:
     ----------
     clipping : Clipping, optional
         Who clips; the library if the oracle of the run is its own and the caller if not, unless given.
-    unit : str, optional
-        Whose privacy is protected, in words; one row under the budget's adjacency unless given.
+    record, unit : str, optional
+        What counts as one record, "row" or "client", and whose privacy is protected, in words: one row under the
+        budget's adjacency unless given, and with ``max_rows_per_unit`` one id with its rows.
     budget : Budget, optional
         The guarantee of the whole that this run is a part of; the plan's unless given. Accounts are charged with it.
     trusted : tuple of str
@@ -55,6 +56,9 @@ class Facts:
         Rows of one id that count, where rows carry ids.
     unit_column : str, optional
         The column of those ids, where a file has them: a resumed run must count by the same.
+    form : str, optional
+        Digest of what turns data into this run's rows besides the plan: columns, labels, an assignment of clients. A
+        resumed run must have the same.
     table : bool
         Whether the run belongs to a table that people tune on: the report then warns of searches.
     inferred : tuple of str
@@ -68,16 +72,24 @@ class Facts:
     """
 
     clipping: Clipping | None = None
+    record: str = "row"
     unit: str | None = None
     budget: Budget | None = None
     trusted: tuple[str, ...] = ()
     max_rows_per_unit: int | None = None
     unit_column: str | None = None
+    form: str | None = None
     table: bool = False
     inferred: tuple[str, ...] = ()
     upstream: bool = False
     weighted: bool = False
     started: bool = False
+
+    def protected(self, adjacency: str) -> str:
+        """Return who is protected, in words."""
+        if self.max_rows_per_unit is None:
+            return UNITS[adjacency]
+        return IDS[adjacency].format(k=self.max_rows_per_unit)
 
     def assumptions(self) -> tuple[str, ...]:
         """Return the facts as assumptions of the report."""
@@ -165,7 +177,8 @@ def render(
         delta=budget.delta,
         adjacency=budget.adjacency,
         records=budget.records,
-        unit=facts.unit or UNITS[budget.adjacency],
+        record=facts.record if facts.max_rows_per_unit is None else "id",
+        unit=facts.unit or facts.protected(budget.adjacency),
         method=method.name,
         needs=method.needs,
         releases=method.releases,

@@ -20,7 +20,18 @@ from dpsco.run.facts import Facts
 __all__ = ["joined"]
 
 _FILE = "facts.json"
-_FIELDS = {"run", "trusted", "inferred", "started", "unit", "budget", "max_rows_per_unit", "unit_column"}
+_FIELDS = {
+    "run",
+    "trusted",
+    "inferred",
+    "started",
+    "record",
+    "unit",
+    "budget",
+    "max_rows_per_unit",
+    "unit_column",
+    "form",
+}
 
 
 def joined(facts: Facts, plan: Plan, ledger: Ledger) -> Facts:
@@ -38,7 +49,8 @@ def joined(facts: Facts, plan: Plan, ledger: Ledger) -> Facts:
     Raises
     ------
     CheckpointError
-        If the file is damaged or gone, or this call counts the rows of a person by another cap than those before it.
+        If the file is damaged or gone, or this call counts the rows of a person by another cap, or makes rows of the
+        data in another way, than those before it.
 
     Guarantee: assumptions and exceptions are never fewer than those of an earlier call, and the budget never smaller.
     """
@@ -48,7 +60,7 @@ def joined(facts: Facts, plan: Plan, ledger: Ledger) -> Facts:
     # A folder in which an attempt ended before its first release is free for a new run, of which its file says nothing.
     before = read_sealed(folder / _FILE, "checkpoint", _FIELDS) if (folder / _FILE).exists() else None
     if before is not None and before["run"] == ledger.run_id:
-        facts = _with(_capped(facts, before, complete=complete), plan, before)
+        facts = _with(_formed(_capped(facts, before, complete=complete), before, complete=complete), plan, before)
     elif complete or ledger.fingerprint(0) is not None:  # it is written before the first release
         raise CheckpointError(
             f"The file {_FILE!r} of this run is gone, and with it what its readers were asked to trust. Restore it "
@@ -69,10 +81,12 @@ def _stated(facts: Facts) -> dict[str, Any]:
         "trusted": _assumed(facts),
         "inferred": list(facts.inferred),
         "started": facts.started,
+        "record": facts.record,
         "unit": facts.unit,
         "budget": budget,
         "max_rows_per_unit": facts.max_rows_per_unit,
         "unit_column": facts.unit_column,
+        "form": facts.form,
     }
 
 
@@ -88,6 +102,17 @@ def _capped(facts: Facts, before: dict[str, Any], *, complete: bool) -> Facts:
     return dataclasses.replace(facts, max_rows_per_unit=cap, unit_column=column)
 
 
+def _formed(facts: Facts, before: dict[str, Any], *, complete: bool) -> Facts:
+    """Return the facts with the form of the run's rows. A complete run may be asked for without stating one."""
+    if facts.form != before["form"] and not (complete and facts.form is None):
+        raise CheckpointError(
+            "This run began with other columns, labels, feature norm or order, or with another assignment of clients: "
+            "its parameters would be read as something else, or clients called twice. Resume with the arguments that "
+            "began it, or name another folder."
+        )
+    return dataclasses.replace(facts, form=before["form"])
+
+
 def _with(facts: Facts, plan: Plan, before: dict[str, Any]) -> Facts:
     try:
         known, inferred = _assumed(facts), facts.inferred
@@ -100,6 +125,7 @@ def _with(facts: Facts, plan: Plan, before: dict[str, Any]) -> Facts:
             trusted=trusted,
             inferred=(*inferred, *(text for text in before["inferred"] if text not in inferred)),
             started=facts.started or bool(before["started"]),
+            record=facts.record if facts.record != "row" else before["record"],
             unit=facts.unit or before["unit"],
             budget=whole,
         )

@@ -164,7 +164,7 @@ class SavedModel:
             if table is not None and len(table.rows) not in (len(x), outputs * (plan.problem.dimension + 1)):
                 raise ValueError
             return cls(result, labels, columns, _finite(data["feature_norm"]), table)
-        except (ValueError, TypeError, KeyError, AttributeError):  # InvalidArgument is a ValueError
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):  # InvalidArgument is a ValueError
             raise CheckpointError(
                 f"The model file {path.name!r} is intact but not a model of format {FORMAT}. Write it anew with this "
                 "version."

@@ -39,6 +39,11 @@ def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts
     if stated.clipping is None or (oracle is not None and stated.clipping is Clipping.LIBRARY):
         stated = dataclasses.replace(stated, clipping=Clipping.LIBRARY if of_library else Clipping.CALLER)
     whole, part = stated.budget or plan.budget, plan.budget
+    if stated.max_rows_per_unit is not None and part.private and stated.max_rows_per_unit > part.records:
+        raise InvalidArgument(
+            f"Up to max_rows_per_unit={stated.max_rows_per_unit} rows of one id count, and the plan's noise covers "
+            f"{part.records} at once. Plan with Budget(..., records={stated.max_rows_per_unit})."
+        )
     same = (whole.private, whole.adjacency, whole.records) == (part.private, part.adjacency, part.records)
     if not same or whole.mu < part.mu:
         raise InvalidArgument(

@@ -14,7 +14,7 @@ from dpsco.errors import InvalidArgument
 from dpsco.json_files import jsonable
 from dpsco.lazy import cached_property
 
-__all__ = ["PrivacyReport"]
+__all__ = ["IDS", "RECORDS", "UNITS", "PrivacyReport"]
 
 FORMAT = 1
 _FLOAT_LOSS = "at most 2^-30 of delta for the distance of float64 noise from Gaussian noise, not used by mu"
@@ -58,11 +58,20 @@ def _same(stated: float, found: float) -> bool:
     return stated == found or math.isclose(stated, found, rel_tol=1e-6)
 
 
+RECORDS = ("row", "client", "id")
 UNITS = {
     "zero-out": "one row: its gradients replaced by 0, its place and the number of rows public",
     "replace": "one row: replaced by any other, the number of rows public",
     "add-remove": "one row: there or not there, the number of rows secret",
 }
+IDS = {
+    "zero-out": "one id with all its rows, of which {k} count: replaced by rows without an id, which are zero rows; "
+    "the number of rows public",
+    "replace": "one id with all its rows, of which {k} count: replaced by rows of one id that has no others, the "
+    "number of rows public",
+    "add-remove": "one id with all its rows, of which {k} count: there or not there, the number of rows secret",
+}
+"""What is protected where rows carry ids. Not one row: without it another row of its id would count."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +88,8 @@ class PrivacyReport:
         The budget's Gaussian-DP parameter; the run is mu-GDP only where ``gaussian`` says so.
     epsilon, delta, adjacency, records
         The guarantee, as in ``Budget``.
-    unit : str
-        What is protected.
+    record, unit : str
+        What counts as one of the ``records``, a "row", a "client" or an "id" with its rows; and what is protected.
     method, needs : str
         Name of the method, and what its privacy rests on: "clipping" alone, or "convexity" of the loss.
     releases : str
@@ -129,6 +138,7 @@ class PrivacyReport:
     delta: float
     adjacency: str
     records: int
+    record: str
     unit: str
     method: str
     needs: str
@@ -174,7 +184,10 @@ class PrivacyReport:
         return tuple((delta, budget.epsilon_at(delta, self.mu) if budget.private else math.inf) for delta in deltas)
 
     def group_epsilon(self, records: int) -> float:
-        """Return epsilon at the report's delta for ``records`` rows at once; inf where the accounting does not say."""
+        """Return epsilon at the report's delta for ``records`` rows at once; inf where the accounting does not say.
+
+        Rows are clients in a federation that protects clients. An id counts as many rows as may count of it.
+        """
         if not self.gaussian:
             return self.epsilon if records <= self.records else math.inf
         group = gaussian.group(self.mu / self.records, records)
@@ -215,6 +228,8 @@ class PrivacyReport:
         for field in dataclasses.fields(cls):
             if not _fits(field.name, str(field.type), values[field.name]):
                 raise InvalidArgument(f"Not a privacy report: {field.name} is not a possible {field.type}.")
+        if values["record"] not in RECORDS:
+            raise InvalidArgument(f"Not a privacy report: record is none of {', '.join(RECORDS)}.")
         made = cls(**values)
         if data["headline"] != made.headline:
             raise InvalidArgument("Not a privacy report: its headline is not that of its fields.")
@@ -258,7 +273,9 @@ class PrivacyReport:
 
     def facts(self) -> list[tuple[str, str]]:
         """Return the report as (name, value) lines."""
-        covered = self.unit if self.records == 1 else f"any {self.records} rows at once ({self.adjacency})"
+        covered = self.unit
+        if self.records > 1 and self.record != "id":
+            covered = f"any {self.records} {self.record}s at once ({self.adjacency}); {self.unit}"
         facts = [
             ("guarantee", f"({self.epsilon:.6g}, {self.delta:.3g})-DP, {self._exactly()}"),
             ("protects", covered),
@@ -280,8 +297,9 @@ class PrivacyReport:
         if math.isfinite(self.mu) and self.gaussian:
             at = ", ".join(f"{e:.4g} at {d:.0e}" for d, e in self.curve if d in _CURVE_DELTAS[2::2])
             facts.insert(1, ("epsilon(delta)", at))
-            groups = ", ".join(f"{k}: {self.group_epsilon(k):.4g}" for k in (2, 5, 10))
-            facts.insert(2, ("epsilon for k rows", groups))
+            each = self.records if self.record == "id" else 1
+            groups = ", ".join(f"{k}: {self.group_epsilon(k * each):.4g}" for k in (2, 5, 10))
+            facts.insert(2, (f"epsilon for k {self.record}s", groups))
         return facts
 
     def _exactly(self) -> str:

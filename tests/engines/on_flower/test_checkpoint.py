@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import stat
@@ -14,6 +15,7 @@ import pytest
 import dpsco
 from dpsco.engines.flower import LocalNodes, Roster, serve
 from dpsco.errors import CheckpointError
+from dpsco.pages.guarantee_in_words import guarantee_in_words, headline_in_words
 from dpsco.release.releaser import Releaser
 
 from .worlds import KEY, T, a_plan, devices, rows, spread
@@ -125,6 +127,28 @@ def test_another_unit_plan_or_roster_is_refused(tmp_path: Path) -> None:
             serve(plan, Asked(), checkpoint=tmp_path, resume=True, **other)
     with pytest.raises(CheckpointError, match="another federation"):
         serve(a_plan("zero-out", rounds=4), Asked(), checkpoint=tmp_path, resume=True, assignment=roster)
+
+
+def test_a_lost_header_lets_no_client_be_called_twice(tmp_path: Path) -> None:
+    plan, roster = a_plan("zero-out"), Roster({"device-1": 1})
+    with pytest.raises(Stop):
+        serve(plan, Asked(), checkpoint=tmp_path, assignment=roster, on_round=stop_after(1))
+    (tmp_path / "federation.json").unlink()
+    with pytest.raises(CheckpointError, match="clients called twice"):
+        serve(plan, Asked(), checkpoint=tmp_path, resume=True, assignment=Roster({"device-1": 2}))
+
+
+def test_a_report_of_clients_promises_nothing_for_their_rows() -> None:
+    """One row of a client with several may move its clipped mean by two clips; the noise is made for one."""
+    report = serve(a_plan("zero-out"), Asked()).report
+    assert report.record == "client"
+    assert "epsilon for k clients" in dict(report.facts())
+    words = " ".join(text for _, text in guarantee_in_words(report))
+    assert "any one client" in headline_in_words(report)[1]
+    assert "A change of some rows of a client counts as two clients" in words
+    assert "Every single row" not in words
+    two = dataclasses.replace(report, records=2)
+    assert dict(two.facts())["protects"].startswith("any 2 clients at once (zero-out); one client: ")
 
 
 def test_a_damaged_sum_is_refused(tmp_path: Path) -> None:

@@ -312,7 +312,7 @@ def serve(
             key=key,
             checkpoint=None if store is None else store.run,
             resume=resume,
-            facts=_facts(plan, unit, count),
+            facts=dataclasses.replace(_facts(plan, unit, count), form=f"{unit} {rule.digest()}"),
         )
         run.rows_read = None  # who came stays secret
 
@@ -389,4 +389,4 @@ def _facts(plan: Plan, unit: str, count: Count | None) -> Facts:
             + ("" if count.tells else "; with so few clients it cannot tell whether anybody answered"),
         )
     protected = _PROTECTED[plan.budget.adjacency]
-    return Facts(clipping=Clipping.SERVER, trusted=trusted, unit=protected, budget=plan.budget)
+    return Facts(clipping=Clipping.SERVER, trusted=trusted, record="client", unit=protected, budget=plan.budget)
