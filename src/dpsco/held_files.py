@@ -18,7 +18,7 @@ from pathlib import Path
 from dpsco.errors import CheckpointError
 from dpsco.fork_safety import forget_in_children
 
-__all__ = ["Entry", "Held", "Place", "held_folder", "locked"]
+__all__ = ["Entry", "Held", "Place", "check_folder", "held_folder", "locked"]
 
 _PAUSE = 0.02  # seconds between two attempts to take a lock
 
@@ -151,7 +151,11 @@ def locked(place: Place, what: str, *, wait: float = 0.0) -> Iterator[Held]:
             time.sleep(min(_PAUSE, left))
         yield held
     finally:
-        held.close()
+        try:
+            held.close()
+        except BaseException:  # an interrupt inside it: the lock would last as long as somebody keeps the error
+            held.close()
+            raise
 
 
 @contextlib.contextmanager
@@ -166,13 +170,18 @@ def held_folder(place: Place, what: str, *, mode: int = 0o777) -> Iterator[Held]
     else:
         with contextlib.suppress(FileExistsError):
             os.mkdir(place.name, mode, dir_fd=place.folder.descriptor)
-        if not stat.S_ISDIR(_stat(place).st_mode):
-            raise CheckpointError(
-                f"{place.name!r} in the folder {place.folder.name!r} is a link or a file: a run would write into a "
-                "folder that it did not create. Put the folder itself there, or name another checkpoint."
-            )
+        check_folder(place)
     with locked(place, what) as held:
         yield held
+
+
+def check_folder(place: Entry) -> None:
+    """Raise ``CheckpointError`` if a link or a file has the name of a folder."""
+    if not stat.S_ISDIR(_stat(place).st_mode):
+        raise CheckpointError(
+            f"{place.name!r} in the folder {place.folder.name!r} is a link or a file: a run would write into a "
+            "folder that it did not create. Put the folder itself there, or name another checkpoint."
+        )
 
 
 def _opened(place: Place) -> int:

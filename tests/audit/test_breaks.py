@@ -6,6 +6,7 @@ import numpy as np
 from tests.audit.oracles_under_test import clip, gradient
 
 import dpsco
+from dpsco.audit import audit
 from dpsco.audit.attack_rows import ordinary_rows
 from dpsco.audit.replay import replay_check
 from dpsco.audit.subject import plan_subject
@@ -37,3 +38,20 @@ def test_a_sum_that_is_not_finite_is_no_small_distance() -> None:
     check = replay_check(plan_subject(PLAN, LetsNaNThrough()), features, labels, rng)
     assert not check.passed
     assert "inf of the declared" in check.measured
+
+
+class Refuses:
+    """Cannot take its last round."""
+
+    def answer(self, query: Query, batch: Batch) -> Clipped:
+        if query.step == PLAN.rounds - 1:
+            raise ZeroDivisionError
+        return dpsco.PerExample(gradient).answer(query, batch)
+
+
+def test_an_oracle_that_ends_every_run_is_told_by_which_error() -> None:
+    report = audit(Refuses(), plan=PLAN, seed=0)
+    for name in ("noise", "canaries"):
+        check = next(check for check in report.checks if check.name == name)
+        assert not check.passed
+        assert "ended in ZeroDivisionError" in check.findings[0]

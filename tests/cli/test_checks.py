@@ -89,7 +89,7 @@ def test_no_output_is_in_the_folder_of_the_checkpoint(rows: Path, tmp_path: Path
     for inside in (run / "secret.json", run / "rounds" / "run.json", tmp_path / "other" / "model.json"):
         assert fit(rows, *options, "--out", str(inside)) == 2
         assert fit(rows, *options, "--out", str(out), "--html", str(inside)) == 2
-    assert capsys.readouterr().err.count("folder of --checkpoint") == 6
+    assert capsys.readouterr().err.count("folder of the checkpoint") == 6
     assert not run.exists()
 
 

@@ -116,6 +116,32 @@ def test_facts_must_be_announced() -> None:
         PrivateLinearRegression(n=N, delta=1e-6).partial_fit(X[:10], Y[:10])
 
 
+@pytest.mark.filterwarnings("ignore:random_state fixes the noise")
+def test_other_classes_in_the_middle_of_a_run_are_refused_and_change_nothing() -> None:
+    model = PrivateLogisticRegression(n=N, delta=1e-6, random_state=1)
+    same = PrivateLogisticRegression(n=N, delta=1e-6, random_state=1)
+    for each in (model, same):
+        each.partial_fit(X[:5000], Y[:5000], classes=[1, 0])
+    with pytest.raises(dpsco.InvalidArgument, match="those of the first call"):
+        model.partial_fit(X[5000:], Y[5000:], classes=[1, 2])
+    stated = PrivateLogisticRegression(n=N, delta=1e-6, classes=[0, 1])
+    with pytest.raises(dpsco.InvalidArgument, match="those of the estimator"):
+        stated.partial_fit(X[:10], Y[:10], classes=[0, 2])
+    stated.partial_fit(X[:10], Y[:10]).set_params(classes=[0, 2])
+    with pytest.raises(dpsco.InvalidArgument, match="those of the first call"):
+        stated.partial_fit(X[:10], Y[:10])
+    for each in (model, same):
+        each.partial_fit(X[5000:], Y[5000:])
+    np.testing.assert_array_equal(model.coef_, same.coef_)
+
+
+def test_another_label_bound_in_the_middle_of_a_run_is_refused() -> None:
+    model = PrivateLinearRegression(n=N, delta=1e-6, label_bound=1.0).partial_fit(X[:10], Y[:10])
+    with pytest.raises(dpsco.InvalidArgument, match="label_bound to be that of the first call"):
+        model.set_params(label_bound=2.0).partial_fit(X[:10], Y[:10])
+    model.set_params(label_bound=1.0).partial_fit(X[:10], Y[:10])
+
+
 def test_units_are_capped_across_calls() -> None:
     ids = np.arange(N) % 5_000  # every unit comes back four times, in four calls
     kwargs = {**KW, "epsilon": math.inf, "max_rows_per_unit": 1, "rounds": 4}

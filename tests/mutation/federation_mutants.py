@@ -26,8 +26,8 @@ FEDERATION = (
         (
             (
                 "engines/flower/server.py",
-                "return silent(count.release(counted, None if store is None else store.folder), count)",
-                "return not counted",
+                "return silent(count.release(",
+                "return not counted and silent(count.release(",
             ),
         ),
         (f"{PRESENCE}::test_the_decision_rests_on_the_released_count_alone",),

@@ -10,6 +10,46 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 STATE = (
     Mutant(
+        "a complete capped run is given back under another column of ids",
+        (("run/kept_facts.py", "not (complete and stated == (None, None))", "not complete"),),
+        ("tests/run/test_honest_reports.py::test_a_complete_run_is_not_given_back_under_another_column_of_ids",),
+    ),
+    Mutant(
+        "a fork between the count of a federation and its key releases it a second time",
+        (
+            (
+                "engines/flower/presence.py",
+                'key = derive(new_key(), "count", digest)',
+                'key, process = derive(new_key(), "count", digest), __import__("os").getpid()',
+            ),
+        ),
+        (
+            "tests/engines/on_flower/test_presence.py::"
+            "test_a_fork_behind_the_last_round_does_not_release_the_count_a_second_time",
+        ),
+    ),
+    Mutant(
+        "the count of a federation whose run is gone decides for the next one",
+        (("engines/flower/cohorts.py", 'if not (folder / "run/run.json").exists() and', "if False and"),),
+        (
+            "tests/engines/on_flower/test_checkpoint.py::"
+            "test_the_verdict_of_a_federation_whose_run_is_gone_decides_nothing",
+        ),
+    ),
+    Mutant(
+        "a run goes on with other classes",
+        (("estimators/classifiers.py", "if goes_on and not", "if False and not"),),
+        (
+            "tests/estimators/test_partial_fit.py::"
+            "test_other_classes_in_the_middle_of_a_run_are_refused_and_change_nothing",
+        ),
+    ),
+    Mutant(
+        "a refused call keeps the lock of its checkpoint",
+        (("run/run.py", "refused.callback(self._resources.close)", "pass"),),
+        ("tests/run/test_honest_reports.py::test_a_refused_call_keeps_no_lock_while_its_error_lives",),
+    ),
+    Mutant(
         "clients of a federation whose header is lost are called twice",
         (("engines/flower/server.py", 'form=f"{unit} {rule.digest()}"', "form=None"),),
         ("tests/engines/on_flower/test_checkpoint.py::test_a_lost_header_lets_no_client_be_called_twice",),
@@ -426,11 +466,22 @@ STATE = (
         ),
     ),
     Mutant(
+        "a federation goes on with the answers of another",
+        (
+            (
+                "engines/flower/cohorts.py",
+                "hashlib.sha256(self.run_id.encode() + asked.digest)",
+                "hashlib.sha256(asked.digest)",
+            ),
+        ),
+        ("tests/engines/on_flower/test_checkpoint.py::test_answers_of_another_run_of_the_same_plan_are_refused",),
+    ),
+    Mutant(
         "a federation that nobody answered is a success when it is resumed",
         (
             (
                 "engines/flower/cohorts.py",
-                'write_sealed(place, {"format": FORMAT, "nobody answered": found})',
+                'write_sealed(place, {"format": FORMAT, "run": self.run_id, "nobody answered": found})',
                 "return found and bool(self._rounds())",
             ),
         ),

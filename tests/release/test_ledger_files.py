@@ -39,7 +39,7 @@ from dpsco import (
     stream,
     train,
 )
-from dpsco.held_files import Held
+from dpsco.held_files import Held, locked
 from dpsco.release.ledger import FileLedger, open_folder
 
 # --- going on ---------------------------------------------------------------------------------
@@ -310,3 +310,39 @@ def test_a_fingerprint_that_is_known_is_on_disk_at_every_line(tmp_path: Path) ->
             sys.settrace(None)
             kept = json.loads((tmp_path / str(line) / "secret.json").read_bytes())["fingerprints"]
             assert ledger.fingerprint(0) is None or kept == [(b"f" * 32).hex()]
+
+
+@pytest.mark.parametrize("at", ["unlock", "forget"])
+def test_an_interrupt_while_a_lock_is_given_back_keeps_it_no_longer_than_that(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the error is kept, with all frames in its traceback, and without the garbage collector."""
+    import fcntl
+
+    real_flock, real_forget, strikes = fcntl.flock, Held.forget, []
+
+    def strike(here: bool) -> None:
+        if here and not strikes:
+            strikes.append(at)
+            raise KeyboardInterrupt
+
+    def flock(descriptor: int, operation: int) -> None:
+        strike(at == "unlock" and operation == fcntl.LOCK_UN)
+        real_flock(descriptor, operation)
+
+    def forget(held: Held) -> None:
+        strike(at == "forget")
+        real_forget(held)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(Held, "forget", forget)
+    gc.disable()
+    try:
+        with pytest.raises(KeyboardInterrupt) as kept, locked(tmp_path, "folder"):
+            pass
+        with locked(tmp_path, "folder"):
+            pass
+    finally:
+        gc.enable()
+    assert strikes == [at]
+    assert kept.value is not None

@@ -118,6 +118,7 @@ def test_a_fork_between_the_opening_of_an_account_and_its_lock_charges_nothing(f
 
 def test_the_count_of_a_federation_is_released_in_one_process(forks: Forks) -> None:
     forks.behind(presence, "new_key")
-    here, there = forks.both(lambda: str(presence.Count(PLAN).release(os.getpid() % 97, None)))
+    began = os.getpid()
+    here, there = forks.both(lambda: str(presence.Count(PLAN).release(os.getpid() % 97, None, "a run", began)))
     assert there == "LedgerError"
     assert float(here) == float(here)

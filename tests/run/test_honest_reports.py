@@ -244,7 +244,7 @@ def test_rows_of_a_file_state_their_cap_by_themselves(tmp_path) -> None:
             train(other, resume=True)
         with pytest.raises(dpsco.CheckpointError, match="max_rows_per_unit"):
             train(other, resume=True, facts=Facts(max_rows_per_unit=2, unit_column="person"))
-    assert any("the first 1 of an id count" in text for text in train(began, resume=True).report.assumptions)
+    assert any("the first 1 of an id that are read" in text for text in train(began, resume=True).report.assumptions)
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
@@ -281,3 +281,31 @@ def test_a_new_run_says_nothing_of_an_attempt_that_ended_before_its_first_releas
     alone = dpsco.train(plan, dpsco.stream(rows, labels)).report
     for name in ("epsilon", "adjacency", "records", "unit", "headline", "assumptions"):
         assert getattr(made, name) == getattr(alone, name)
+
+
+def test_a_refused_call_keeps_no_lock_while_its_error_lives(tmp_path) -> None:
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
+    method = dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0)
+    plan = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5), method)
+    rows, labels = np.ones((100, 2)) / 2, np.tile([0, 1], 50)
+    dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, facts=Facts(form="one"))
+    with pytest.raises(dpsco.CheckpointError, match="other columns") as kept:
+        dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True, facts=Facts(form="two"))
+    dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, resume=True)
+    assert kept.value is not None
+
+
+def test_a_complete_run_is_not_given_back_under_another_column_of_ids(tmp_path) -> None:
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
+    method = dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0)
+    plan = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5, records=2), method)
+    rows, labels = np.ones((100, 2)) / 2, np.tile([0, 1], 50)
+
+    def train(facts: Facts, **more):
+        return dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, facts=facts, **more)
+
+    train(Facts(max_rows_per_unit=2, unit_column="person"))
+    for other in (Facts(max_rows_per_unit=2, unit_column="visit"), Facts(max_rows_per_unit=1, unit_column="person")):
+        with pytest.raises(dpsco.CheckpointError, match="max_rows_per_unit=2 in the column 'person'"):
+            train(other, resume=True)
+    assert train(Facts(), resume=True).report.record == "id"

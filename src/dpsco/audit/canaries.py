@@ -187,7 +187,7 @@ def guess(
     ids = _ids(plan, count, len(y))
     seen = observe(lambda: subject.run(x, y, ids, False))
     if seen.error is not None or not schedules(plan, seen.released):
-        raise DataError("The run did not come to its end on ordinary rows: mend it before canaries are put into it.")
+        raise DataError(f"{seen.ending} Mend it before canaries are put into it.")
     w = np.diff(plan.schedule.mechanism.decoder(), axis=0, prepend=0.0)
     precision = np.linalg.inv(plan.schedule.most_noise.sigma**2 * (w @ w.T))
     reading = precision @ seen.noise(0, plan.schedule.rounds)  # the first places are the survey's, if there is one

@@ -37,6 +37,12 @@ class Transcript:
         """Released minus handed in, of shape (rounds, p): of all rounds, or of ``first`` to ``last`` - 1."""
         return np.stack(self.released[first:last]) - np.stack(self.sums[first:last])
 
+    @property
+    def ending(self) -> str:
+        """How a run on ordinary rows ended before its last round."""
+        how = "asked for fewer rounds than the plan has" if self.error is None else f"ended in {self.error}"
+        return f"A run on ordinary rows {how}."
+
     def __repr__(self) -> str:
         return "Transcript(<sensitive>)"
 

@@ -60,7 +60,7 @@ def transcript_check(
         seen = observe(lambda: subject.run(features, labels, ids, False))
         stages = schedules(plan, seen.released)
         if seen.error is not None or not stages:
-            raise DataError("The run did not come to its end on ordinary rows: mend it before its noise is audited.")
+            raise DataError(f"{seen.ending} Mend it before its noise is audited.")
         first, runs = 0, runs + 1
         for schedule in stages:
             parts.append((schedule, seen.noise(first, first + schedule.rounds)))

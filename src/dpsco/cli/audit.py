@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsco.cli.checks import check_apart, check_page
+from dpsco.cli.checks import check_page
 from dpsco.cli.data_options import add_data_options, declared_columns, opened, reading
 from dpsco.cli.output import print_json
 from dpsco.errors import DataError, InvalidArgument, positive_integer
+from dpsco.run.outputs import check_apart
 
 if TYPE_CHECKING:
     from dpsco.planning.plan import Plan

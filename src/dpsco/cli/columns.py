@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dpsco.cli.checks import check_apart, check_outputs
+from dpsco.cli.checks import check_outputs
 from dpsco.cli.data_options import add_reading_options, opened
 from dpsco.cli.output import print_json, print_table
 from dpsco.errors import InvalidArgument
+from dpsco.run.outputs import check_apart
 
 __all__ = ["add_parser", "run"]
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsco.cli.checks import check_apart, check_outputs, check_page
+from dpsco.cli.checks import check_outputs, check_page
 from dpsco.cli.data_options import add_data_options, declared_columns, opened, reading
 from dpsco.cli.model_options import (
     REGRESSIONS,
@@ -25,6 +25,7 @@ from dpsco.cli.model_page import add_page_options, data_name, today, write_model
 from dpsco.cli.output import print_coefficients, print_json
 from dpsco.errors import DataError, InvalidArgument, positive_integer
 from dpsco.json_files import canonical
+from dpsco.run.outputs import check_apart
 
 if TYPE_CHECKING:
     from dpsco.planning.plan import Plan

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from dpsco.cli.checks import check_apart, check_outputs
+from dpsco.cli.checks import check_outputs
 from dpsco.cli.data_options import add_reading_options, reading
 from dpsco.cli.output import print_json
 from dpsco.json_files import replacing
+from dpsco.run.outputs import check_apart
 
 __all__ = ["add_parser", "run"]
 

@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dpsco.cli.checks import check_apart, check_page
+from dpsco.cli.checks import check_page
 from dpsco.cli.model_page import add_page_options, write_model_page
 from dpsco.cli.output import print_coefficients, print_json
+from dpsco.run.outputs import check_apart
 
 __all__ = ["add_parser", "run"]
 

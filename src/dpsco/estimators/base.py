@@ -86,7 +86,9 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
 
     # --- what a subclass decides ------------------------------------------------------------------
 
-    def _targets(self, y: Any, *, whole: bool, strict: bool) -> tuple[Loss, Array, tuple[str, ...]]:
+    def _targets(
+        self, y: Any, *, whole: bool, strict: bool, classes: Any = None, goes_on: bool = False
+    ) -> tuple[Loss, Array, tuple[str, ...]]:
         """Loss, numbers it can take (NaN for a zero row; ``strict``: an error), and what was read off private rows."""
         raise NotImplementedError
 
@@ -214,10 +216,9 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
         first = self.__dict__.get("_run") is None  # after fit, too: a new run and a new budget, as a second fit is
         if not first and not isinstance(self._run, Run):
             raise HorizonError("A run in progress does not survive pickling: this copy can predict, not go on.")
-        if classes is not None and getattr(self, "classes", None) is None:
-            self._stated_classes = classes
         X, y = self._validated(X, y, first=first, made_by=encoded_by(X) if first else None)
-        loss, targets, leaks = self._targets(y, whole=False, strict=first and self._strict)
+        strict = first and self._strict
+        loss, targets, leaks = self._targets(y, whole=False, strict=strict, classes=classes, goes_on=not first)
         new = self._cap(unit)  # in every call: both unit and max_rows_per_unit, or neither
         cap = new if first else self._units
         ids = None if cap is None else column_texts(checked_ids(unit, len(targets)), of="id")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
+from dpsco.errors import InvalidArgument
 from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.public_facts import class_codes, class_shares, declared_classes
 from dpsco.estimators.validation import check_labels
@@ -28,16 +29,22 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[m
     def _loss(self, classes: int) -> Logistic | Softmax | SmoothedHinge | MulticlassHinge:
         raise NotImplementedError
 
-    def _targets(self, y: Any, *, whole: bool, strict: bool) -> tuple[Loss, Array, tuple[str, ...]]:
+    def _targets(
+        self, y: Any, *, whole: bool, strict: bool, classes: Any = None, goes_on: bool = False
+    ) -> tuple[Loss, Array, tuple[str, ...]]:
         if strict:
             check_labels(y)
-        stated = self.classes
-        earlier = False
-        if stated is None and not whole:  # said in a call of partial_fit, or known from an earlier fit
-            stated = self.__dict__.get("_stated_classes")
-            if stated is None:
-                stated, earlier = self.__dict__.get("classes_"), self.__dict__.get("_inferred", False)
+        stated, earlier = classes if self.classes is None else self.classes, False
+        if stated is None and not whole:  # said in an earlier call of partial_fit, or known from a fit
+            stated, earlier = self.__dict__.get("classes_"), self.__dict__.get("_inferred", False)
         known, inferred = declared_classes(stated, y if whole else None)
+        if classes is not None and not np.array_equal(known, declared_classes(classes, None)[0]):
+            raise InvalidArgument("Expected classes= of partial_fit to be those of the estimator. State them once.")
+        if goes_on and not np.array_equal(known, self.__dict__["classes_"]):
+            raise InvalidArgument(
+                "Expected classes to be those of the first call: the released rounds are about them. A new estimator "
+                "begins a new run, with a budget of its own."
+            )
         weights = class_shares(self.class_weight, known)
         loss = dataclasses.replace(self._loss(len(known)), weights=weights)
         codes = class_codes(y, known, unknown="error" if strict else "zero")

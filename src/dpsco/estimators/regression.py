@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from dpsco.errors import DataError, one_of
+from dpsco.errors import DataError, InvalidArgument, one_of
 from dpsco.estimators.base import PrivateLinearModel
 from dpsco.estimators.public_facts import label_bound_of
 from dpsco.inference import Evidence, towards_constant
@@ -109,7 +109,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
         self.account = account
         self.random_state = random_state
 
-    def _targets(self, y: Any, *, whole: bool, strict: bool) -> tuple[Loss, Array, tuple[str, ...]]:
+    def _targets(
+        self, y: Any, *, whole: bool, strict: bool, classes: Any = None, goes_on: bool = False
+    ) -> tuple[Loss, Array, tuple[str, ...]]:
         one_of("loss", self.loss, ("huber", "squared"))
         targets = np.array(column_numbers(y))
         if strict and not np.all(np.isfinite(targets)):
@@ -117,8 +119,13 @@ class PrivateLinearRegression(RegressorMixin, PrivateLinearModel):  # type: igno
                 "y has cells that are NaN or infinite, or not numbers. Clean them, or pass "
                 "invalid_rows='zero' to count such rows as zero rows. Nothing was spent."
             )
-        self._bound, inferred = label_bound_of(self.label_bound, targets if whole else None)
-        self._unit = self._bound
+        bound, inferred = label_bound_of(self.label_bound, targets if whole else None)
+        if goes_on and bound != self.__dict__["_bound"]:
+            raise InvalidArgument(
+                "Expected label_bound to be that of the first call: the released rounds are about it. A new estimator "
+                "begins a new run, with a budget of its own."
+            )
+        self._bound = self._unit = bound
         targets = clamped(targets, self._bound)
         loss: Loss = Squared(label_bound=1.0) if self.loss == "squared" else Huber(self.width)
         return loss, targets, ("label_bound was read off the rows",) if inferred else ()

@@ -100,10 +100,11 @@ class Facts:
                 "model for each candidate and fold, and none but this one is covered"
             )
         if self.max_rows_per_unit is not None:
+            where = "" if self.unit_column is None else f" in the column {self.unit_column!r}"
             found.append(
-                f"all rows of one person carry one id, and no other person's; the first {self.max_rows_per_unit} of an "
-                "id count, the others and rows without an id are zero rows; text is an id as it is written, without "
-                "the blanks around it: 007 and 7 are two ids"
+                f"all rows of one person carry one id{where}, and no other person's; the first "
+                f"{self.max_rows_per_unit} of an id that are read count, the others and rows without an id are zero "
+                "rows; text is an id as it is written, without the blanks around it: 007 and 7 are two ids"
             )
         if self.upstream:
             found.append(

@@ -91,9 +91,10 @@ def _stated(facts: Facts) -> dict[str, Any]:
 
 
 def _capped(facts: Facts, before: dict[str, Any], *, complete: bool) -> Facts:
-    """Return the facts with the cap of the run: every call that reads rows must keep it, or the guarantee is void."""
+    """Return the facts with the cap of the run, which every call must keep. A complete run may be asked for without."""
     cap, column = before["max_rows_per_unit"], before["unit_column"]
-    if (facts.max_rows_per_unit, facts.unit_column) != (cap, column) and not complete:
+    stated = (facts.max_rows_per_unit, facts.unit_column)
+    if stated != (cap, column) and not (complete and stated == (None, None)):
         raise CheckpointError(
             f"This run began with max_rows_per_unit={cap} in the column {column!r}, and this call has "
             f"{facts.max_rows_per_unit} in {facts.unit_column!r}. Rows of one person would count by two rules. Resume "

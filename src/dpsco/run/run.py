@@ -111,11 +111,13 @@ class Run:
         self._second: SecondStage | None = None
         self._later: tuple[SecondStage, Stage] | None = None
         self._ledgers = Ledgers(self._resources, seeded=self._seeded, watched=self._watched, resume=resume)
-        ledger = self._ledgers.open(plan, about, checkpoint, new_key() if key is None else check_key(key))
-        self.id: str = ledger.run_id
-        self._stage = Stage(plan, x0, oracle, ledger, self._watch.replay)
-        self._ledger, self._kept = ledger, RowCounts.kept(ledger)
-        self.facts = joined(self.facts, plan, ledger)
+        with ExitStack() as refused:  # a run that is refused keeps no lock, however long its error lives
+            refused.callback(self._resources.close)
+            ledger = self._ledgers.open(plan, about, checkpoint, new_key() if key is None else check_key(key))
+            self.id, self._stage = ledger.run_id, Stage(plan, x0, oracle, ledger, self._watch.replay)
+            self._ledger, self._kept = ledger, RowCounts.kept(ledger)
+            self.facts = joined(self.facts, plan, ledger)
+            refused.pop_all()
         self._sum: tuple[Query, Clipped] | None = None  # with its round: another one's sum never counts
         self._waiting, self._pushed, self.turns = WaitingRows(), 0, Turns()
         self._begin_round()

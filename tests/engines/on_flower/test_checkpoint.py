@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -197,3 +198,37 @@ def test_a_link_in_place_of_a_folder_is_refused_and_nothing_is_written_behind_it
     with pytest.raises(CheckpointError, match="is a link"):
         serve(PLAN, Asked(), checkpoint=folder)
     assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize("unit", ["client", "example"])
+def test_the_verdict_of_a_federation_whose_run_is_gone_decides_nothing(unit: str, tmp_path: Path) -> None:
+    plan = a_plan("zero-out")
+    serve(plan, Asked(), checkpoint=tmp_path, unit=unit)
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(CheckpointError, match="verdict of an earlier federation"):
+        serve(plan, Asked(), checkpoint=tmp_path, unit=unit)
+
+
+def test_a_file_named_as_the_count_is_found_before_anybody_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "count").write_text("mine")
+    nodes = Asked()
+    with pytest.raises(CheckpointError, match="'count' in the folder"):
+        serve(PLAN, nodes, checkpoint=tmp_path)
+    assert not nodes.steps
+    assert not (tmp_path / "run").exists()
+    assert (tmp_path / "count").read_text() == "mine"
+
+
+def test_answers_of_another_run_of_the_same_plan_are_refused(tmp_path: Path) -> None:
+    """Both asked the same in their first round, of other clients."""
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for folder in (mine, other):
+        with pytest.raises(Stop):
+            serve(PLAN, Asked(), checkpoint=folder, on_round=stop_after(0))
+    (mine / "run" / "released.bin").write_bytes(b"")
+    shutil.rmtree(mine / "cohorts")
+    shutil.copytree(other / "cohorts", mine / "cohorts")
+    nodes = Asked()
+    with pytest.raises(CheckpointError, match="belong to another run or query"):
+        serve(PLAN, nodes, checkpoint=mine, resume=True)
+    assert not nodes.steps

@@ -103,10 +103,10 @@ def test_both_parts_lose_no_more_to_float64_noise_than_the_whole_may(epsilon: fl
 def test_the_decision_rests_on_the_released_count_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the count's noise fixed by hand, a full house is refused and an empty one is not."""
     answered, empty = LocalNodes(spread(CLIENTS, 3)), Nobody()
-    monkeypatch.setattr(Count, "release", lambda self, counted, folder: 0.0)
+    monkeypatch.setattr(Count, "release", lambda self, *_: 0.0)
     with pytest.raises(ClusterError):
         serve(PLAN, answered)
-    monkeypatch.setattr(Count, "release", lambda self, counted, folder: 1e6)
+    monkeypatch.setattr(Count, "release", lambda self, *_: 1e6)
     serve(PLAN, empty)
 
 
@@ -114,7 +114,7 @@ def test_the_count_is_noised_by_release(false_alarms: Book) -> None:
     """N = 300 counts of 100 clients: mean within 6 standard errors; of 1e5 grid steps hardly any comes twice."""
     false_alarms(2e-9)
     count, sigma = Count(PLAN), Count(PLAN).calibration.sigma
-    found = np.array([count.release(100, None) for _ in range(300)])
+    found = np.array([count.release(100, None, "run", os.getpid()) for _ in range(300)])
     assert abs(found.mean() - 100) < 6 * sigma / math.sqrt(300)
     assert len(set(found.tolist())) > 290
     assert 0.7 * sigma < found.std() < 1.3 * sigma
@@ -154,11 +154,11 @@ def test_a_stop_around_the_count_releases_it_once(at: str, tmp_path: Path, monke
     released: list[float] = []
     original = Count.release
 
-    def watched(self: Count, counted: int, folder: Path | None) -> float:
+    def watched(self: Count, *given) -> float:
         if at == "before the count" and not released:
             released.append(math.nan)
             raise Stop
-        released.append(original(self, counted, folder))
+        released.append(original(self, *given))
         if len(released) == 1:
             raise Stop
         return released[-1]
@@ -277,22 +277,55 @@ def test_an_app_whose_model_cannot_be_written_says_so_before_it_asks_anybody(
         the_app(tmp_path, monkeypatch, spread(CLIENTS, 3), model=str(tmp_path / "file" / "model.json"))
 
 
+@pytest.mark.parametrize("name", ["model", "attendance"])
+@pytest.mark.parametrize("over", ["plan", "roster", "account", "checkpoint", "each other"])
+def test_the_app_writes_over_nothing_that_it_reads(
+    name: str, over: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account.create(tmp_path / "people.json", limit=Budget(6.0, 1e-5, "add-remove"))
+    roster = tmp_path / "roster.json"
+    roster.write_text("{}")
+    given = {"plan": tmp_path / "plan.json", "roster": roster, "account": account.path}
+    inside = {"checkpoint": tmp_path / "run" / "federation.json", "each other": tmp_path / "model.json"}
+    files = {"account": str(account.path), "roster": str(roster), "checkpoint": str(tmp_path / "run")}
+    files |= {"attendance": str(tmp_path / "counts.json")} | {name: str((given | inside)[over])}
+    if over == "each other":
+        files["attendance"] = str(tmp_path / "model.json")
+    with pytest.raises(dpsco.InvalidArgument, match="would be lost|could be lost"):  # noqa: RUF043
+        the_app(tmp_path, monkeypatch, spread(CLIENTS, 3), **files)
+    assert not account.runs
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_key_that_is_none_is_refused_without_being_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(dpsco.InvalidArgument, match="key= to be 64 hexadecimal digits") as refused:
+        the_app(tmp_path, monkeypatch, spread(CLIENTS, 3), key="correct horse")
+    assert "horse" not in str(refused.value)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_behind_the_last_round_does_not_release_the_count_a_second_time() -> None:
+@pytest.mark.parametrize("behind", ["_ended", "release", "new_key"])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_fork_behind_the_last_round_does_not_release_the_count_a_second_time(
+    behind: str, on_disk: bool, tmp_path: Path
+) -> None:
     """The keys of training are erased then, and the count has none yet: the handler of a signal may fork in between."""
     read, write = os.pipe()
 
     def fork_once(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_name == "_ended":
+        name = frame.f_code.co_name
+        armed.extend([name] if name == "_ended" else [])
+        if event == "call" and armed and name == behind:
             sys.setprofile(None)
             children.append(os.fork())
 
     children: list[int] = []
+    armed: list[str] = []
     sys.setprofile(fork_once)
     try:
-        serve(PLAN, LocalNodes(spread(CLIENTS, 3)))
+        serve(PLAN, LocalNodes(spread(CLIENTS, 3)), checkpoint=tmp_path / "run" if on_disk else None)
         outcome = b"released"
-    except dpsco.LedgerError:
+    except (dpsco.LedgerError, dpsco.CheckpointError):
         outcome = b"refused"
     finally:
         sys.setprofile(None)

@@ -48,6 +48,7 @@ from dpsco.rows.cells import id_text
 from dpsco.rows.containers import column_texts
 from dpsco.rows.file_stream import Labels
 from dpsco.run.model_file import SavedModel
+from dpsco.run.outputs import check_apart
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -77,22 +78,24 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     model = _path(config, "model")
     counts = _path(config, "attendance") if config.get("attendance") else None
-    for path in (model, counts) if counts else (model,):
+    checkpoint = Path(str(config["checkpoint"])) if config.get("checkpoint") else None
+    given = {name: Path(str(config[name])) for name in ("plan", "roster", "account") if config.get(name)}
+    check_apart({"model": model, "attendance": counts}, given, checkpoint=checkpoint)
+    for path in (model, *([counts] if counts else []), *([checkpoint / "federation.json"] if checkpoint else [])):
         check_writable(path, str(path))
-    account = Account(Path(str(config["account"]))) if config.get("account") else None
+    key, account = _key(config), Account(given["account"]) if "account" in given else None
     attendance = Attendance(on_round=_log)
     plan, nodes = _plan(config), FlowerNodes(grid, float(config.get("timeout", 600.0)))
     nodes.wait(int(config.get("nodes", 1)), nodes.timeout)
-    checkpoint = config.get("checkpoint") or None
     try:
         result = serve(
             plan,
             nodes,
             unit=str(config.get("unit", "client")),
             assignment=_assignment(config),
-            checkpoint=None if checkpoint is None else Path(str(checkpoint)),
-            resume=checkpoint is not None and (Path(str(checkpoint)) / "federation.json").exists(),
-            key=bytes.fromhex(str(config["key"])) if config.get("key") else None,
+            checkpoint=checkpoint,
+            resume=checkpoint is not None and (checkpoint / "federation.json").exists(),
+            key=key,
             account=account,
             attendance=attendance,
             on_round=lambda done: print(f"dpsco: round {done.step + 1} of {plan.rounds} released", flush=True),  # noqa: T201
@@ -162,6 +165,13 @@ def _assignment(config: Mapping[str, Any]) -> Assignment:
     if not config.get("roster"):
         return Hashed()
     return Roster(json.loads(_path(config, "roster").read_text(encoding="utf-8")))
+
+
+def _key(config: Mapping[str, Any]) -> bytes | None:
+    try:
+        return bytes.fromhex(str(config["key"])) if config.get("key") else None
+    except ValueError:
+        raise InvalidArgument("Expected key= to be 64 hexadecimal digits.") from None
 
 
 def _plan(config: Mapping[str, Any]) -> Plan:

@@ -25,23 +25,25 @@ import numpy as np
 
 from dpsco.engines.flower.wire import Asked
 from dpsco.errors import CheckpointError
-from dpsco.held_files import Entry, Held, held_folder
+from dpsco.held_files import Entry, Held, check_folder, held_folder
 from dpsco.json_files import read_bytes, read_sealed, remove_leftovers, write_atomic, write_sealed
 from dpsco.planning.plan import Plan
 from dpsco.query import Array
 
 __all__ = ["CohortStore", "open_cohorts"]
 
-FORMAT = 3
+FORMAT = 4
 _FIELDS = {"format", "plan", "unit", "assignment"}
-_HEAD = 40  # digest of the query, number of counted
-
-
+_HEAD = 40  # digest of the run and the query, number of counted
+_VERDICTS = ("count", "silence.json")
 _ROUND = re.compile(r"round-\d{5,}\.bin")
 
 
 class CohortStore:
     """Sums of rounds that were answered, and whether anybody did. ``open_cohorts`` opens one."""
+
+    run_id = ""
+    """Set once the run is open: its answers are no other run's, which may have asked the same."""
 
     def __init__(self, folder: Held, sums: Held) -> None:
         self.folder, self.run, self._sums = folder, folder / "run", sums
@@ -52,13 +54,13 @@ class CohortStore:
         if not place.exists():
             return None
         body = _whole(place)
-        if body is None or len(body) != _HEAD + 8 * asked.length or body[:32] != asked.digest:
+        if body is None or len(body) != _HEAD + 8 * asked.length or body[:32] != self._digest(asked):
             raise CheckpointError(_damaged(place))
         return np.frombuffer(body[_HEAD:], dtype="<f8").astype(np.float64)
 
     def save(self, asked: Asked, step: int, total: Array, counted: int) -> None:
         """Keep the sum and the count of a round. SECRET: readable by the owner only, deleted after the last round."""
-        body = asked.digest + counted.to_bytes(8, "little") + total.astype("<f8").tobytes()
+        body = self._digest(asked) + counted.to_bytes(8, "little") + total.astype("<f8").tobytes()
         write_atomic(self._place(step), body + hashlib.sha256(body).digest(), mode=0o600)
 
     def counted(self) -> int:
@@ -78,11 +80,11 @@ class CohortStore:
         """
         place = self.folder / "silence.json"
         if not place.exists():
-            write_sealed(place, {"format": FORMAT, "nobody answered": found})
-        noted = read_sealed(place, "checkpoint", {"format", "nobody answered"})["nobody answered"]
-        if not isinstance(noted, bool):
-            raise CheckpointError("silence.json of the checkpoint is of another version. Restore it from a copy.")
-        return noted
+            write_sealed(place, {"format": FORMAT, "run": self.run_id, "nobody answered": found})
+        noted = read_sealed(place, "checkpoint", {"format", "run", "nobody answered"})
+        if not isinstance(noted["nobody answered"], bool) or noted["run"] != self.run_id:
+            raise CheckpointError("silence.json is of another version or run. Restore that of this run from a copy.")
+        return noted["nobody answered"]
 
     def erase(self) -> None:
         """After the last round nothing un-noised stays behind."""
@@ -90,6 +92,9 @@ class CohortStore:
             place.remove()
         with contextlib.suppress(OSError):  # files that are not of this run stay, and their folder with them
             os.rmdir("cohorts", dir_fd=self.folder.descriptor)
+
+    def _digest(self, asked: Asked) -> bytes:
+        return hashlib.sha256(self.run_id.encode() + asked.digest).digest()
 
     def _place(self, step: int) -> Entry:
         return self._sums / f"round-{step:05d}.bin"
@@ -120,6 +125,13 @@ def open_cohorts(path: Path, plan: Plan, unit: str, assignment: str) -> Iterator
                 f"The folder {path.name!r} belongs to another federation: its plan, unit or assignment differ, and "
                 "clients would be called twice. Go on with the arguments that began it, or name another folder."
             )
+        if (folder / "count").exists():
+            check_folder(folder / "count")
+        if not (folder / "run/run.json").exists() and any((folder / name).exists() for name in _VERDICTS):
+            raise CheckpointError(
+                f"The folder {path.name!r} has the verdict of an earlier federation, whose run is gone. Restore its "
+                "run, or name another folder."
+            )
         yield CohortStore(folder, sums)
 
 
@@ -131,6 +143,6 @@ def _whole(place: Entry) -> bytes | None:
 
 def _damaged(place: Entry) -> str:
     return (
-        f"The answers of round {int(place.name[6:-4])} are damaged or belong to another query. Restore the folder from "
-        "a copy of the same moment, or start a new run in another folder."
+        f"The answers of round {int(place.name[6:-4])} are damaged, or belong to another run or query. Restore the "
+        "folder from a copy of the same moment, or start a new run in another folder."
     )

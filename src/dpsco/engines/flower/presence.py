@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,11 +77,11 @@ class Count:
         """Whether the count of ``plan.n`` clients stands out from its noise."""
         return self.plan.n > 2.0 * _SURE * self.calibration.sigma
 
-    def release(self, counted: int, folder: Held | None) -> float:
-        """Return ``counted`` with noise, made once: a resumed federation finds the number that was released."""
+    def release(self, counted: int, folder: Held | None, run: str, process: int) -> float:
+        """Return ``counted`` with noise, made once: a resumed federation finds the number of its ``run``."""
         paid = self.calibration
         query = Query(0, (np.zeros(1),), (1.0,), paid.clip, self.plan.n, paid.grid, paid.rowwise)
-        with self._ledger(folder) as ledger:
+        with self._ledger(folder, run, process) as ledger:
             source = Releaser(paid, Independent(1), 1, ledger)
             if source.complete:
                 return float(source.stored(0).value[0])
@@ -91,13 +90,13 @@ class Count:
             return float(released.value[0])
 
     @contextmanager
-    def _ledger(self, folder: Held | None) -> Iterator[Ledger]:
-        digest, process = self.plan.digest(), os.getpid()
+    def _ledger(self, folder: Held | None, run: str, process: int) -> Iterator[Ledger]:
+        digest = self.plan.digest()
         key = derive(new_key(), "count", digest)
         if folder is None:
             yield MemoryLedger(key, process=process)
         else:
-            about = {"count of": digest}
+            about = {"count of": digest, "run": run}
             with open_folder(folder / "count", about, digest, 1, 1, key, resume=True, process=process) as ledger:
                 yield ledger
 

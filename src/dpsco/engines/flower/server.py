@@ -106,7 +106,7 @@ class FederatedOracle:
     ) -> None:
         self._plan, self._transport, self._assignment = plan, transport, assignment
         self._unit, self._store, self._attendance = UNITS[unit], store, attendance
-        self._counted, self._process = 0, os.getpid()
+        self._counted, self.process = 0, os.getpid()
 
     def counted(self) -> int:
         """Clients counted in all rounds so far (nodes that sent a sum, if examples are the unit). SECRET.
@@ -118,7 +118,7 @@ class FederatedOracle:
         LedgerError
             In a fork: it would release the count a second time, with noise of its own.
         """
-        if self._process != os.getpid():
+        if self.process != os.getpid():
             raise LedgerError("This federation belongs to the process that began it, and this process is a fork of it.")
         return self._counted if self._store is None else self._store.counted()
 
@@ -315,6 +315,8 @@ def serve(
             facts=dataclasses.replace(_facts(plan, unit, count), form=f"{unit} {rule.digest()}"),
         )
         run.rows_read = None  # who came stays secret
+        if store is not None:
+            store.run_id = run.id
 
         def feed(part: Portion) -> None:
             if run.needs_rows:
@@ -327,26 +329,26 @@ def serve(
                 with suppress(DpscoError, OSError):  # while the key cannot be erased, a resumed run needs the answers
                     run.erase_key()
                     if run.complete:
-                        _ended(clients, count, store)
+                        _ended(clients, count, store, run.id)
                 raise
-        nobody = _ended(clients, count, store)
+        nobody = _ended(clients, count, store, run.id)
     refuse_silence(silent=nobody)
     return dataclasses.replace(result, plan=plan)
 
 
-def _ended(clients: FederatedOracle, count: Count | None, store: CohortStore | None) -> bool:
+def _ended(clients: FederatedOracle, count: Count | None, store: CohortStore | None, run: str) -> bool:
     """Return whether nobody answered, and erase the answers: they last no longer than the noise key."""
-    nobody = _silent(clients, count, store)
+    nobody = _silent(clients, count, store, run)
     if store is not None:
         store.erase()
     return nobody
 
 
-def _silent(clients: FederatedOracle, count: Count | None, store: CohortStore | None) -> bool:
+def _silent(clients: FederatedOracle, count: Count | None, store: CohortStore | None, run: str) -> bool:
     """Whether nobody answered; decided once and, with a checkpoint, on disk before the answers are erased."""
     counted = clients.counted()
     if count is not None:
-        return silent(count.release(counted, None if store is None else store.folder), count)
+        return silent(count.release(counted, None if store is None else store.folder, run, clients.process), count)
     return counted == 0 if store is None else store.silent(found=counted == 0)
 
 
