@@ -6,13 +6,14 @@ import itertools
 import os
 import signal
 import threading
+import time
 
 import numpy as np  # noqa: F401  (loads a BLAS)
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dpsco import parallel
-from dpsco.parallel import for_each, in_order, one_blas_thread, team
+from dpsco.parallel import beside, for_each, in_order, one_blas_thread, team
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -62,6 +63,45 @@ def test_an_error_of_the_caller_waits_for_helpers_that_are_inside() -> None:
     with pytest.raises(KeyboardInterrupt), team(2) as share:
         share(work, lambda: None)
     assert left == [1]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_done_beside_a_job_is_done_once_by_the_caller_while_a_helper_works(threads: int) -> None:
+    done: list[str] = []
+    working, aside = threading.Event(), threading.Event()
+
+    def task() -> None:
+        assert working.wait(60)  # the helper has begun without the caller
+        done.append(threading.current_thread().name)
+        aside.set()
+
+    def work(thread: int) -> None:
+        if thread:
+            working.set()
+            assert aside.wait(60)
+
+    with beside(task), team(threads) as share:
+        for _ in range(3):
+            share(work, lambda: None)
+    with team(threads) as share:
+        share(work, lambda: None)
+    assert done == [threading.current_thread().name] * (threads - 1)
+
+
+def test_an_error_beside_a_job_is_raised_and_nothing_goes_on_behind() -> None:
+    inside: list[int] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    def work(thread: int) -> None:
+        inside.append(thread)
+        time.sleep(0.05)
+        inside.remove(thread)
+
+    with pytest.raises(ZeroDivisionError), beside(fail), team(2) as share:
+        share(work, lambda: None)
+    assert not inside
 
 
 def test_for_each_takes_every_item_once() -> None:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from dpsco.fork_safety import ThreadLock
 
-__all__ = ["available_threads", "for_each", "in_order", "one_blas_thread", "team"]
+__all__ = ["available_threads", "beside", "for_each", "in_order", "one_blas_thread", "team"]
 
 T = TypeVar("T")
 Work = Callable[[int], None]
@@ -107,6 +107,7 @@ def team(threads: int) -> Iterator[Callable[[Work, Callable[[], None]], None]]:
         try:
             for helper in helpers:
                 helper.put(job)
+            _aside()
             work(0)
         finally:
             job.close()
@@ -124,6 +125,28 @@ def team(threads: int) -> Iterator[Callable[[Work, Callable[[], None]], None]]:
 def _alone(work: Work, then: Callable[[], None]) -> None:
     work(0)
     then()
+
+
+@contextmanager
+def beside(task: Callable[[], Any]) -> Iterator[None]:
+    """Run ``task`` in the caller while its helpers begin with the first job that it shares in this context.
+
+    The helpers do more of the job then, so the task costs half of its time, or less where all wait for memory. Without
+    helpers it does not run: it prepares what whoever needs it makes otherwise.
+    """
+    before = getattr(_HERE, "aside", None)
+    _HERE.aside = task
+    try:
+        yield
+    finally:
+        _HERE.aside = before
+
+
+def _aside() -> None:
+    task = getattr(_HERE, "aside", None)
+    if task is not None:
+        _HERE.aside = None
+        task()
 
 
 def _helpers(count: int, process: int) -> list[SimpleQueue[_Job]]:
@@ -191,7 +214,7 @@ def in_order(tasks: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
 
 _Todo = SimpleQueue[tuple["Future[Any]", Callable[[], Any]]]
 _HERE = threading.local()
-"""``works`` is True in workers."""
+"""``works`` is True in workers; ``aside`` is what the caller has to do beside its next job."""
 
 
 def _workers(threads: int, process: int) -> _Todo:

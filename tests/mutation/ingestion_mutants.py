@@ -99,9 +99,19 @@ INGESTION = (
         (f"{LINE_ENDS}::test_random_text_is_read_as_letter_by_letter",),
     ),
     Mutant(
-        "the first row says how lines end where there is no header",
-        (("rows/readers/csv.py", 'b"\\n" if self._stated else _line_end(path)', "_line_end(path)"),),
-        (f"{LINE_ENDS}::test_without_a_header_no_row_says_how_lines_end",),
+        "a file whose header ends in CR is read by what its first row begins with",
+        (("rows/readers/csv.py", "        _check_line_end(path)\n", ""),),
+        (f"{LINE_ENDS}::test_a_header_that_ends_in_a_carriage_return_alone_is_refused",),
+    ),
+    Mutant(
+        "blocks of a file with odd quotes end in the middle of rows",
+        (("rows/readers/csv_quotes.py", "cut = int(ends[-1]) + 1 if len(ends) else 0", "cut = len(text)"),),
+        (f"{LINE_ENDS}::test_random_text_is_read_as_letter_by_letter",),
+    ),
+    Mutant(
+        "an Arrow stream that was cut between two batches is complete",
+        (("rows/readers/arrow.py", "if self._missing:", "if False:"),),
+        ("tests/rows/test_readers.py::test_an_arrow_stream_that_was_cut_between_two_batches_is_refused",),
     ),
     Mutant(
         "an even number of quotes counts as clean",
@@ -110,7 +120,7 @@ INGESTION = (
     ),
     Mutant(
         "a quote that is never closed joins the rows behind it",
-        (("rows/readers/csv.py", "            self._quotes.finish()\n", ""),),
+        (("rows/readers/csv_quotes.py", "if found is not None and not found[2]:", "if False:"),),
         (f"{LINE_ENDS}::test_a_quote_that_is_never_closed_stops_the_run",),
     ),
     Mutant(

@@ -58,12 +58,12 @@ ONE_ROW = (
         "a block that ends between CR and LF",
         (
             (
-                "rows/readers/csv.py",
-                'self._held = self._raw.read(1) if block.endswith(b"\\r") else b""',
-                'self._held = b""',
+                "rows/readers/csv_quotes.py",
+                'whole = len(block) - block.endswith(b"\\r")',
+                "whole = len(block)",
             ),
         ),
-        ("tests/rows/test_csv_blocks.py::test_a_line_end_of_two_letters_inside_a_cell_stays_whole",),
+        ("tests/rows/test_csv_blocks.py::test_a_block_that_ends_between_cr_and_lf_ends_the_cell_before_it",),
     ),
     Mutant(
         "a cell with a plus that is not UTF-8 stops the run",

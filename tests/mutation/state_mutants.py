@@ -10,6 +10,28 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 STATE = (
     Mutant(
+        "a cap that nobody keeps is in the report",
+        (
+            ("run/preconditions.py", "not in ((None, None), (limit, column)):", "is None:"),
+            (
+                "run/preconditions.py",
+                "max_rows_per_unit=limit, unit_column=column)",
+                "max_rows_per_unit=stated.max_rows_per_unit)",
+            ),
+        ),
+        ("tests/run/test_honest_reports.py::test_a_cap_that_the_rows_do_not_come_with_is_not_claimed",),
+    ),
+    Mutant(
+        "a refused call changes whom a run protects",
+        (("run/kept_facts.py", "if stated[name] not in (before[name], unstated):", "if False:"),),
+        ("tests/run/test_honest_reports.py::test_no_later_call_changes_whom_a_run_protects_or_by_how_much",),
+    ),
+    Mutant(
+        "the hash of a prepared query stands for another query",
+        (("release/releaser.py", "if known is query:", "if known is not None:"),),
+        ("tests/release/test_release.py::test_another_query_than_the_prepared_one_is_told_apart",),
+    ),
+    Mutant(
         "a complete capped run is given back under another column of ids",
         (("run/kept_facts.py", "not (complete and stated == (None, None))", "not complete"),),
         ("tests/run/test_honest_reports.py::test_a_complete_run_is_not_given_back_under_another_column_of_ids",),

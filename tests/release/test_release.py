@@ -222,3 +222,31 @@ def test_noise_does_not_depend_on_how_many_rounds_are_drawn_together(
         found.append([one.release(query(t, noise), total(0.5)).value for t in range(9)])
     for other in found[1:]:
         assert np.array_equal(other, found[0])
+
+
+# --- ahead of the sum -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sqrt", "tree", "independent"])
+def test_a_round_that_was_prepared_is_released_as_one_that_was_not(name: str) -> None:
+    noise = calibrated(name, 8, 3)[1]
+    calm, ahead = (channel(name, 8, key=bytes(32)) for _ in range(2))
+    for step in range(8):
+        asked, again = query(step, noise), query(step, noise)
+        for _ in range(step % 3):
+            ahead.prepare(asked)
+        value = calm.release(asked, total(1.0)).value
+        assert np.array_equal(ahead.release(asked, total(1.0)).value, value)
+        assert np.array_equal(ahead.release(again, total(1.0)).value, value)
+
+
+def test_another_query_than_the_prepared_one_is_told_apart() -> None:
+    """The prepared hash belongs to one query: the answer to another one would get the noise of this round, too."""
+    source, asked, other = channel(), query(0), query(0, point=1.0)
+    source.prepare(asked)
+    source.release(other, total(0.0))
+    with pytest.raises(LedgerError, match="another query"):
+        source.release(asked, total(0.0))
+    source.prepare(query(7))  # beyond the horizon: release says so
+    with pytest.raises(HorizonError):
+        source.release(query(7), total(0.0))

@@ -249,3 +249,32 @@ def test_text_gives_the_same_rows_however_a_parquet_file_was_written(encoding, d
 
     assert rows("rows.parquet") == rows("rows.arrow")
     assert rows("rows.parquet", shuffle=512) == rows("rows.arrow", shuffle=512)
+
+
+@pytest.mark.parametrize("batches", [0, 1, 4])
+def test_an_arrow_stream_that_was_cut_between_two_batches_is_refused(batches: int, tmp_path: Path) -> None:
+    """Arrow takes the end of the file for the end of the stream. Each batch has zeros at its end."""
+    batch, sink = pa.record_batch({"x": np.zeros(8), "y": np.array(["0"] * 8)}), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as out:
+        ends = [sink.tell()]
+        for _ in range(4):
+            out.write_batch(batch)
+            ends.append(sink.tell())
+    text, path = sink.getvalue().to_pybytes(), tmp_path / "rows.arrow"
+    path.write_bytes(text)
+    assert open_source(path).count() == 32
+    path.write_bytes(text[: ends[batches] or ends[1]])
+    for read in (
+        lambda: open_source(path).count(),
+        lambda: list(FileRows(path, Labels("y", ("0", "1")), PublicColumns({"x": (0, 1)}))),
+    ):
+        with pytest.raises(dpsco.DataError, match="cut short"):
+            read()
+
+
+def test_a_file_with_the_letters_of_a_glob_in_its_name_is_that_file(tmp_path: Path) -> None:
+    for name, rows in (("people[1].csv", 3), ("people1.csv", 5)):
+        (tmp_path / name).write_text("a,y\n" + "1,0\n" * rows)
+    assert open_source(str(tmp_path / "people[1].csv")).count() == 3
+    (tmp_path / "people[1].csv").unlink()
+    assert open_source(str(tmp_path / "people[1].csv")).count() == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,18 @@ from dpsco.run import Run, watching
 from dpsco.run.facts import Clipping, Facts
 from dpsco.run.report import PrivacyReport
 from dpsco.run.result import Round
+from dpsco.run.train import library_oracle
 
 PROBLEM = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 3)
 BUDGET = dpsco.Budget(1.0, 1e-6)
 RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(-0.5, 0.5, (64, 3)), RNG.integers(0, 2, 64).astype(float)
+
+
+def capped(stream: Any, cap: tuple[int, str | None] | None) -> Any:
+    """As rows come whose ids somebody counts."""
+    stream.cap = cap
+    return stream
 
 
 def plan(budget: dpsco.Budget = BUDGET) -> dpsco.Plan:
@@ -198,17 +206,17 @@ def test_a_run_is_resumed_with_the_cap_on_the_rows_of_a_person_that_it_began_wit
     problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
     method = dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0)
     plan = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5, records=2), method)
-    capped, rows, labels = Facts(max_rows_per_unit=1), np.ones((100, 2)) / 2, np.tile([0, 1], 50)
+    rows, labels = np.ones((100, 2)) / 2, np.tile([0, 1], 50)
 
     def stop(done: Round) -> None:
         if done.step == 1:
             raise KeyboardInterrupt
 
-    def train(folder: str, facts: Facts | None, **more: Any) -> dpsco.Result:
-        return dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path / folder, facts=facts, **more)
+    def train(folder: str, cap: tuple[int, str | None] | None, **more: Any) -> dpsco.Result:
+        stream = capped(dpsco.stream(rows, labels), cap)
+        return dpsco.train(plan, stream, checkpoint=tmp_path / folder, **more)
 
-    person, visit = (Facts(max_rows_per_unit=1, unit_column=name) for name in ("person", "visit"))
-    pairs = (capped, None), (None, capped), (capped, Facts(max_rows_per_unit=2)), (person, visit)
+    pairs = ((1, None), None), (None, (1, None)), ((1, None), (2, None)), ((1, "person"), (1, "visit"))
     for folder, (began, other) in zip("abcd", pairs, strict=True):
         with pytest.raises(KeyboardInterrupt):
             train(folder, began, on_round=stop)
@@ -242,8 +250,8 @@ def test_rows_of_a_file_state_their_cap_by_themselves(tmp_path) -> None:
     for other in ({}, {**began, "max_rows_per_unit": 2}, {**began, "unit": "visit"}):
         with pytest.raises(dpsco.CheckpointError, match="max_rows_per_unit"):
             train(other, resume=True)
-        with pytest.raises(dpsco.CheckpointError, match="max_rows_per_unit"):
-            train(other, resume=True, facts=Facts(max_rows_per_unit=2, unit_column="person"))
+        with pytest.raises(dpsco.InvalidArgument, match="max_rows_per_unit=3"):
+            train(other, resume=True, facts=Facts(max_rows_per_unit=3, unit_column="person"))
     assert any("the first 1 of an id that are read" in text for text in train(began, resume=True).report.assumptions)
 
 
@@ -252,7 +260,7 @@ def test_rows_of_a_file_state_their_cap_by_themselves(tmp_path) -> None:
 def test_a_capped_run_protects_an_id_and_not_one_of_its_rows(adjacency: str, cap: int) -> None:
     """A row that goes lets another of its id count: one row may move a sum by more than the noise is made for."""
     budget = dpsco.Budget(1.0, 1e-6, adjacency, cap)
-    report = dpsco.train(plan(budget), dpsco.stream(X, Y), facts=Facts(max_rows_per_unit=cap)).report
+    report = dpsco.train(plan(budget), capped(dpsco.stream(X, Y), (cap, None))).report
     assert report.record == "id"
     facts = dict(report.facts())
     assert facts["protects"].startswith(f"one id with all its rows, of which {cap} count")
@@ -262,7 +270,19 @@ def test_a_capped_run_protects_an_id_and_not_one_of_its_rows(adjacency: str, cap
     assert "ny one person" in headline_in_words(report)[1]
     assert PrivacyReport.from_json(report.to_json()) == report
     with pytest.raises(dpsco.InvalidArgument, match="records=3"):
-        dpsco.train(plan(budget), dpsco.stream(X, Y), facts=Facts(max_rows_per_unit=3))
+        dpsco.train(plan(budget), capped(dpsco.stream(X, Y), (3, None)))
+
+
+def test_a_cap_that_the_rows_do_not_come_with_is_not_claimed() -> None:
+    """Nobody counts the rows of an id there: a person with 100 of them would move a sum by 100 clips."""
+    budget = dpsco.Budget(1.0, 1e-6, records=3)
+    for told in (Facts(max_rows_per_unit=3, unit_column="person"), Facts(unit_column="person")):
+        for cap in (None, (2, "person"), (3, "visit")):
+            with pytest.raises(dpsco.InvalidArgument, match="State the cap where the ids are"):
+                dpsco.train(plan(budget), capped(dpsco.stream(X, Y), cap), facts=told)
+    same = Facts(max_rows_per_unit=3, unit_column="person")
+    report = dpsco.train(plan(budget), capped(dpsco.stream(X, Y), (3, "person")), facts=same).report
+    assert report.record == "id"
 
 
 def test_a_new_run_says_nothing_of_an_attempt_that_ended_before_its_first_release(tmp_path) -> None:
@@ -271,10 +291,11 @@ def test_a_new_run_says_nothing_of_an_attempt_that_ended_before_its_first_releas
     strong, weak = dpsco.Budget(0.5, 1e-6, "replace", 4), dpsco.Budget(0.49, 1e-6)
     rows, labels = np.ones((100, 2)) / 2, np.tile([0, 1], 50)
     small = dpsco.Account.create(tmp_path / "small.json", dpsco.Budget(0.1, 1e-6, "replace", 4))
-    facts = Facts(budget=strong, unit="one household", inferred=("the classes",), started=True, max_rows_per_unit=3)
+    facts = Facts(budget=strong, unit="one household", inferred=("the classes",), started=True)
     refused = dpsco.Plan(problem, 100, strong, method(rounds=4, beta=0.2, clip=1.0))
+    rows_of_ids = capped(dpsco.stream(rows, labels), (3, None))
     with pytest.raises(dpsco.AccountError):
-        dpsco.train(refused, dpsco.stream(rows, labels), checkpoint=tmp_path / "run", facts=facts, account=small)
+        dpsco.train(refused, rows_of_ids, checkpoint=tmp_path / "run", facts=facts, account=small)
     plan = dpsco.Plan(problem, 100, weak, method(rounds=4, beta=0.2, clip=1.0))
     account = dpsco.Account.create(tmp_path / "people.json", dpsco.Budget(3.0, 1e-6))
     made = dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path / "run", account=account).report
@@ -301,11 +322,67 @@ def test_a_complete_run_is_not_given_back_under_another_column_of_ids(tmp_path) 
     plan = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5, records=2), method)
     rows, labels = np.ones((100, 2)) / 2, np.tile([0, 1], 50)
 
-    def train(facts: Facts, **more):
-        return dpsco.train(plan, dpsco.stream(rows, labels), checkpoint=tmp_path, facts=facts, **more)
+    def train(cap: tuple[int, str] | None, **more):
+        return dpsco.train(plan, capped(dpsco.stream(rows, labels), cap), checkpoint=tmp_path, **more)
 
-    train(Facts(max_rows_per_unit=2, unit_column="person"))
-    for other in (Facts(max_rows_per_unit=2, unit_column="visit"), Facts(max_rows_per_unit=1, unit_column="person")):
+    train((2, "person"))
+    for other in ((2, "visit"), (1, "person")):
         with pytest.raises(dpsco.CheckpointError, match="max_rows_per_unit=2 in the column 'person'"):
             train(other, resume=True)
-    assert train(Facts(), resume=True).report.record == "id"
+    assert train(None, resume=True).report.record == "id"
+
+
+@pytest.mark.parametrize("complete", [False, True])
+@pytest.mark.parametrize(
+    "other", [Facts(record="client"), Facts(unit="one client"), Facts(budget=dpsco.Budget(2.0, 1e-5))]
+)
+def test_no_later_call_changes_whom_a_run_protects_or_by_how_much(other: Facts, complete: bool, tmp_path) -> None:
+    """Neither one that is refused for its rows, nor one that is given the run back; and the account stays open."""
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(4.0), dimension=2)
+    method = dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0)
+    planned = dpsco.Plan(problem, 100, dpsco.Budget(1.0, 1e-5), method)
+    rows, labels = np.ones((100, 2)) / 2, np.tile([0, 1], 50)
+    account = dpsco.Account.create(tmp_path / "people.json", dpsco.Budget(3.0, 1e-5))
+
+    def stop(done: Round) -> None:
+        if done.step == 1 and not complete:
+            raise KeyboardInterrupt
+
+    def train(**more: Any) -> dpsco.Result:
+        stream = dpsco.stream(more.pop("rows", rows), labels)
+        return dpsco.train(planned, stream, checkpoint=tmp_path / "run", account=account, **more)
+
+    with pytest.raises(KeyboardInterrupt) if not complete else nullcontext():
+        train(on_round=stop)
+    for read in (rows, -rows):
+        with pytest.raises(dpsco.CheckpointError, match="What a run promises"):
+            train(rows=read, resume=True, facts=other)
+    report = train(resume=True).report
+    assert (report.record, report.epsilon) == ("row", 1.0)
+    assert report.unit == dpsco.train(planned, dpsco.stream(rows, labels)).report.unit
+    assert len(account.runs) == 1
+
+
+def test_a_start_that_is_an_earlier_model_is_in_the_headline() -> None:
+    problem = dpsco.Problem(dpsco.Softmax(3), dpsco.L2Ball(4.0), dimension=2, intercept=True)
+    method = dpsco.AcceleratedSRGD(rounds=4, beta=0.2, clip=1.0)
+    planned = dpsco.Plan(problem, 99, dpsco.Budget(1.0, 1e-5), method)
+    rows, labels = np.ones((99, 2)) / 2, np.tile([0, 1, 2], 33)
+    first = dpsco.train(planned, dpsco.stream(rows, labels)).model
+    x = first.parameters(problem)
+    assert np.array_equal(dpsco.Model.from_parameters(x, problem).coef, first.coef)
+    assert np.array_equal(dpsco.Model.from_parameters(x, problem).intercept, first.intercept)
+    made = [dpsco.train(planned, dpsco.stream(rows, labels), start=s, key=bytes(32)) for s in (first, x)]
+    assert np.array_equal(made[0].model.coef, made[1].model.coef)
+    assert any("its own guarantee adds up" in text for text in made[0].report.exceptions)
+
+
+def test_a_run_that_is_fed_by_hand_does_not_say_how_many_rows_are_missing() -> None:
+    """It is not told how many came."""
+    run_plan = plan()
+    with Run(run_plan, oracle=library_oracle(run_plan)) as run:
+        for batch in dpsco.stream(X, Y).open(run.layout):
+            run.absorb(batch)
+            run.finish_round()
+    assert run.complete
+    assert run.report.rows_missing is None

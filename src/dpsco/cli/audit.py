@@ -12,7 +12,7 @@ from dpsco.cli.checks import check_page
 from dpsco.cli.data_options import add_data_options, declared_columns, opened, reading
 from dpsco.cli.output import print_json
 from dpsco.errors import DataError, InvalidArgument, positive_integer
-from dpsco.run.outputs import check_apart
+from dpsco.rows.outputs import check_apart
 
 if TYPE_CHECKING:
     from dpsco.planning.plan import Plan
@@ -145,5 +145,7 @@ def _rows(args: argparse.Namespace) -> tuple[Any, Any]:
     if not chunks:
         raise DataError(f"There is no row in {args.data!r}.")
     if any(hasattr(x, "tocsr") for x, _ in chunks):
-        raise InvalidArgument("dpsco audit needs dense rows: declare fewer levels or buckets.")
+        raise InvalidArgument(
+            "dpsco audit needs dense rows: declare fewer levels or buckets, or give another file than libsvm."
+        )
     return np.concatenate([x for x, _ in chunks]), np.concatenate([y for _, y in chunks])

@@ -10,7 +10,7 @@ from dpsco.cli.checks import check_outputs
 from dpsco.cli.data_options import add_reading_options, opened
 from dpsco.cli.output import print_json, print_table
 from dpsco.errors import InvalidArgument
-from dpsco.run.outputs import check_apart
+from dpsco.rows.outputs import check_apart
 
 __all__ = ["add_parser", "run"]
 

@@ -25,7 +25,7 @@ from dpsco.cli.model_page import add_page_options, data_name, today, write_model
 from dpsco.cli.output import print_coefficients, print_json
 from dpsco.errors import DataError, InvalidArgument, positive_integer
 from dpsco.json_files import canonical
-from dpsco.run.outputs import check_apart
+from dpsco.rows.outputs import check_apart
 
 if TYPE_CHECKING:
     from dpsco.planning.plan import Plan

@@ -15,7 +15,7 @@ from dpsco.cli.checks import check_outputs
 from dpsco.cli.data_options import add_reading_options, reading
 from dpsco.cli.output import print_json
 from dpsco.json_files import replacing
-from dpsco.run.outputs import check_apart
+from dpsco.rows.outputs import check_apart
 
 __all__ = ["add_parser", "run"]
 

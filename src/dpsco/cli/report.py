@@ -10,7 +10,7 @@ from typing import Any
 from dpsco.cli.checks import check_page
 from dpsco.cli.model_page import add_page_options, write_model_page
 from dpsco.cli.output import print_coefficients, print_json
-from dpsco.run.outputs import check_apart
+from dpsco.rows.outputs import check_apart
 
 __all__ = ["add_parser", "run"]
 

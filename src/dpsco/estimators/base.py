@@ -137,8 +137,8 @@ class PrivateLinearModel(RawInput, IntervalMethods, PageMethods, BaseEstimator):
                 texts, codes = column_texts(checked_ids(unit, len(targets)), of="id")
                 places = random.permutation(len(targets)) if self.shuffle else np.arange(len(targets))
                 targets[places[~cap.counted_texts(texts, codes[places])]] = np.nan
-            facts = self._facts(cap, leaks, self.columns is None and made_by is None)
-            rows = PermutedRows(X, targets, order, self._norm, *checks)
+            facts = self._facts(None, leaks, self.columns is None and made_by is None)
+            rows = PermutedRows(X, targets, order, self._norm, *checks, cap=None if cap is None else cap.limit)
             result = train(planned, rows, start=start, key=key, account=open_account(self.account), facts=facts)
         except Exception:
             for check in checks:  # what is wrong with X comes first

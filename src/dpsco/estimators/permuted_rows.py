@@ -31,7 +31,7 @@ _STORED_BYTES = 16
 class PermutedRows(Stream):
     """Rows of ``features`` (dense or CSR) and ``targets``, in ``order``; a target that is NaN marks a zero row.
 
-    ``check`` is one of all rows that may still run.
+    ``check`` is one of all rows that may still run. ``cap`` is how many rows of one id have a target.
 
     A batch holds its rows in the order of memory: which rows they are is what the order decides.
     Cost: the arrays are not copied. Threads of the oracle gather dense rows, a piece each at a time; CSR rows come in
@@ -41,11 +41,18 @@ class PermutedRows(Stream):
     _gathered_once: tuple[NDArray[Any], Array] | None = None
 
     def __init__(
-        self, features: Any, targets: Array, order: Ranks, feature_norm: float, check: CheckBeside | None = None
+        self,
+        features: Any,
+        targets: Array,
+        order: Ranks,
+        feature_norm: float,
+        check: CheckBeside | None = None,
+        *,
+        cap: int | None = None,
     ) -> None:
         super().__init__()
         self._features, self._targets, self._order, self._norm = features, targets, order, feature_norm
-        self._beside = check
+        self._beside, self.cap = check, None if cap is None else (cap, None)
         self.rows_available = len(targets)
 
     def confirm(self) -> None:

@@ -37,7 +37,7 @@ from dpsco.release.noise import Normals, bernoulli, derive, normals, positions
 __all__ = ["Releaser"]
 
 
-_TOGETHER, _NUMBERS = 32, 1 << 16
+_TOGETHER, _NUMBERS = 32, 1 << 13
 """Most rounds whose noise is drawn together, and the most numbers of more than one round."""
 
 
@@ -83,6 +83,7 @@ class Releaser:
         # What was drawn so far, at most one value. Whoever needs noise takes it out and puts the next one in.
         self._drawn: deque[_Drawn] = deque(maxlen=1)
         self._normals: Normals | None = None
+        self._hashed: tuple[Query | None, bytes] = (None, b"")
         self._replay = () if replay is None else replay
         # Re-entrant: an interrupt can leave it held, and the thread that was interrupted must be able to try again.
         self._one_at_a_time = threading.RLock()
@@ -131,6 +132,15 @@ class Releaser:
         """
         with self._one_at_a_time:
             return self._release(query, clipped)
+
+    def prepare(self, query: Query) -> None:
+        """Draw the noise of a round and hash its query, beside the work on its rows: neither needs their sum."""
+        with self._one_at_a_time:
+            self._ledger.check_process()
+            step = query.step
+            if len(self._replay) <= step < self._mechanism.horizon and self._ledger.value(step) is None:
+                self._noise(step, self._calibration.at(step))
+                self._hashed = query, query.digest(digests(*query.points))
 
     def _release(self, query: Query, clipped: Clipped) -> Released:
         self._ledger.check_process()
@@ -244,5 +254,10 @@ class Releaser:
 
     def _fingerprint(self, query: Query, clipped: Clipped) -> bytes:
         # Hash each vector, in parallel, then take the keyed hash of the digests: it is as hard to forge.
-        total, *points = digests(clipped.total, *query.points)
-        return derive(self._ledger.key, "fingerprint", query.digest(points), total)
+        known, asked = self._hashed
+        if known is query:
+            (total,) = digests(clipped.total)
+        else:
+            total, *points = digests(clipped.total, *query.points)
+            asked = query.digest(points)
+        return derive(self._ledger.key, "fingerprint", asked, total)

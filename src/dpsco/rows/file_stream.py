@@ -345,7 +345,7 @@ def local_files(name: str) -> list[Path]:
         return []
     if path.is_dir():
         return sorted(p for p in path.rglob("*") if _kind(p) in known and not p.name.startswith((".", "_")))
-    if glob.has_magic(name):
+    if glob.has_magic(name) and not path.exists():
         return sorted(Path(match) for match in glob.glob(name, recursive=True))  # noqa: PTH207 - an absolute pattern
     return [path]
 

@@ -41,7 +41,7 @@ class Stream:
     rows_read: int | None = 0
     """Rows handed out so far; None where the count is not public (add-remove)."""
 
-    cap: tuple[int, str] | None = None
+    cap: tuple[int, str | None] | None = None
     """Rows of one id that count, and the column of ids, where the rows come capped."""
     fast = True
     """Whether rows come faster than plain NumPy takes them, so that compiled kernels pay early."""

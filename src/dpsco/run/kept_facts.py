@@ -13,13 +13,14 @@ from typing import Any
 from dpsco.accounting.budget import Budget
 from dpsco.errors import CheckpointError, DpscoError
 from dpsco.json_files import read_sealed, write_sealed
-from dpsco.planning.plan import Plan
 from dpsco.release.ledger import Ledger
 from dpsco.run.facts import Facts
 
 __all__ = ["joined"]
 
 _FILE = "facts.json"
+_UNSTATED = {"record": "row", "unit": None, "budget": None}
+"""What a call promises that states nothing."""
 _FIELDS = {
     "run",
     "trusted",
@@ -34,25 +35,24 @@ _FIELDS = {
 }
 
 
-def joined(facts: Facts, plan: Plan, ledger: Ledger) -> Facts:
+def joined(facts: Facts, ledger: Ledger) -> Facts:
     """Return the facts of this call and of all calls before it on the run, and keep them in its folder.
 
     Parameters
     ----------
     facts : Facts
         What this call states.
-    plan : Plan
-        The plan of the run.
     ledger : Ledger
         That of the run. A run in memory has no folder, and no call before this one.
 
     Raises
     ------
     CheckpointError
-        If the file is damaged or gone, or this call counts the rows of a person by another cap, or makes rows of the
-        data in another way, than those before it.
+        If the file is damaged or gone, or this call counts the rows of a person by another cap, makes rows of the data
+        in another way, or states another record, unit or budget than those before it.
 
-    Guarantee: assumptions and exceptions are never fewer than those of an earlier call, and the budget never smaller.
+    Guarantee: assumptions and exceptions are never fewer than those of an earlier call, also of one that was refused.
+    Who is protected, and by how much, was settled by the first call.
     """
     folder, complete = ledger.folder, ledger.complete
     if folder is None:
@@ -60,7 +60,7 @@ def joined(facts: Facts, plan: Plan, ledger: Ledger) -> Facts:
     # A folder in which an attempt ended before its first release is free for a new run, of which its file says nothing.
     before = read_sealed(folder / _FILE, "checkpoint", _FIELDS) if (folder / _FILE).exists() else None
     if before is not None and before["run"] == ledger.run_id:
-        facts = _with(_formed(_capped(facts, before, complete=complete), before, complete=complete), plan, before)
+        facts = _with(_formed(_capped(facts, before, complete=complete), before, complete=complete), before)
     elif complete or ledger.fingerprint(0) is not None:  # it is written before the first release
         raise CheckpointError(
             f"The file {_FILE!r} of this run is gone, and with it what its readers were asked to trust. Restore it "
@@ -114,21 +114,24 @@ def _formed(facts: Facts, before: dict[str, Any], *, complete: bool) -> Facts:
     return dataclasses.replace(facts, form=before["form"])
 
 
-def _with(facts: Facts, plan: Plan, before: dict[str, Any]) -> Facts:
+def _with(facts: Facts, before: dict[str, Any]) -> Facts:
+    stated = _stated(facts)
+    for name, unstated in _UNSTATED.items():
+        if stated[name] not in (before[name], unstated):
+            raise CheckpointError(
+                f"This run began with {name}={before[name]!r}, and this call states {stated[name]!r}. What a run "
+                "promises does not change while it goes on. Leave it out, or state what began it."
+            )
     try:
         known, inferred = _assumed(facts), facts.inferred
-        trusted = (*facts.trusted, *(text for text in before["trusted"] if text not in known))
-        whole = facts.budget
-        if before["budget"] is not None and (earlier := Budget(*before["budget"])).mu > (whole or plan.budget).mu:
-            whole = earlier
         return dataclasses.replace(
             facts,
-            trusted=trusted,
+            trusted=(*facts.trusted, *(text for text in before["trusted"] if text not in known)),
             inferred=(*inferred, *(text for text in before["inferred"] if text not in inferred)),
             started=facts.started or bool(before["started"]),
-            record=facts.record if facts.record != "row" else before["record"],
-            unit=facts.unit or before["unit"],
-            budget=whole,
+            record=before["record"],
+            unit=before["unit"],
+            budget=None if before["budget"] is None else Budget(*before["budget"]),
         )
     except (TypeError, ValueError, DpscoError):
         raise CheckpointError(f"The file {_FILE!r} holds fields of the wrong type. Restore it from a copy.") from None

@@ -13,19 +13,41 @@ from dpsco.methods import InGeometry, Surveyed
 from dpsco.planning.plan import Plan
 from dpsco.query import Array
 from dpsco.run.facts import Clipping, Facts
+from dpsco.run.result import Model
 
-__all__ = ["check_charged", "check_use", "starting_point", "true_facts"]
+__all__ = ["capped_facts", "check_charged", "check_use", "starting_point", "true_facts"]
 
 
-def starting_point(plan: Plan, start: ArrayLike | None) -> Array:
+def starting_point(plan: Plan, start: ArrayLike | Model | None) -> Array:
     """x_0, projected into the domain; 0 unless given."""
     if start is not None and isinstance(plan.method, Surveyed):
         raise InvalidArgument("The survey decides where the later rounds start. Leave start out.")
     size = plan.problem.parameters
+    if isinstance(start, Model):
+        start = start.parameters(plan.problem)
     x0 = np.zeros(size) if start is None else np.array(start, dtype=np.float64).ravel()
     if x0.size != size or not np.all(np.isfinite(x0)):
         raise InvalidArgument(f"Expected start to be {size} finite numbers, got {x0.size}.")
     return plan.problem.domain.project(x0)
+
+
+def capped_facts(stated: Facts | None, cap: tuple[int, str | None] | None) -> Facts:
+    """Return the facts with the cap on the rows of one id that the rows themselves come with.
+
+    Raises
+    ------
+    InvalidArgument
+        If another cap is stated: nobody would keep it.
+    """
+    stated, (limit, column) = stated or Facts(), cap or (None, None)
+    if (stated.max_rows_per_unit, stated.unit_column) not in ((None, None), (limit, column)):
+        raise InvalidArgument(
+            f"Expected facts without max_rows_per_unit={stated.max_rows_per_unit} and "
+            f"unit_column={stated.unit_column!r}: these rows come with max_rows_per_unit={limit} in the column "
+            f"{column!r}, and nothing else counts them. State the cap where the ids are: FileRows(unit=..., "
+            "max_rows_per_unit=...), or an estimator."
+        )
+    return dataclasses.replace(stated, max_rows_per_unit=limit, unit_column=column)
 
 
 def true_facts(plan: Plan, oracle: Oracle | None, stated: Facts | None) -> Facts:

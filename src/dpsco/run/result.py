@@ -50,6 +50,12 @@ class Model:
         one = problem.loss.outputs == 1
         return cls(coef[0] if one else coef, intercept[0] if one else intercept, problem.loss)
 
+    def parameters(self, problem: Problem) -> Array:
+        """Return the vector that stands for the model in ``problem``: ``from_parameters`` makes the model of it."""
+        coef = self.coef.reshape(problem.loss.outputs, -1)
+        constant = [self.intercept.reshape(-1, 1)] if problem.intercept else []
+        return np.hstack([coef, *constant]).ravel()
+
     def scores(self, features: ArrayLike) -> Array:
         """Return <a, coef> + intercept for each row."""
         a = np.asarray(features, dtype=np.float64)

@@ -55,8 +55,9 @@ class Run:
         What to run.
     oracle : Oracle, optional
         Computes clipped sums of the rows that are absorbed. None if sums are computed elsewhere.
-    start : array, optional
-        x_0, projected into the domain; 0 unless given. It must not depend on the rows.
+    start : array or Model, optional
+        x_0, projected into the domain; 0 unless given. An array must not depend on the rows. The report says of a
+        ``Model``, of an earlier run, that its own guarantee adds up.
     key : bytes, optional
         32 bytes that fix the noise, for research: the report then says "not private".
     checkpoint : path, optional
@@ -79,8 +80,8 @@ class Run:
     Cost: a few p-vectors, and fewer than ``CHUNK_ROWS`` pushed rows; both are SENSITIVE, so a run is never pickled.
     """
 
-    rows_read: int | None = 0
-    """Rows that came so far; None where the number is not public. Whoever feeds the run keeps it up to date."""
+    rows_read: int | None = None
+    """Rows that came so far; None where the number is not public. Whoever feeds the run batches keeps it up to date."""
     rows_available: int | None = None
     """Rows there are, where that is known before reading and public."""
     unfinished = False
@@ -91,7 +92,7 @@ class Run:
         plan: Plan,
         *,
         oracle: Oracle | None,
-        start: ArrayLike | None = None,
+        start: ArrayLike | Model | None = None,
         key: bytes | None = None,
         checkpoint: str | Place | None = None,
         resume: bool = False,
@@ -102,6 +103,8 @@ class Run:
             raise InvalidArgument("Expected plan to be a dpsco.Plan.")
         self.plan, self.facts = plan, true_facts(plan, oracle, facts)
         x0 = starting_point(plan, start)
+        if isinstance(start, Model):
+            self.facts = dataclasses.replace(self.facts, started=True)
         check_use(plan, self.facts, elsewhere=oracle is None, checkpoint=checkpoint, resume=resume)
         self._watch, self._elsewhere, self._seeded = watch_in_force(), oracle is None, key is not None
         self._watched = self._watch.observer is not None or self._watch.replay is not None
@@ -116,7 +119,7 @@ class Run:
             ledger = self._ledgers.open(plan, about, checkpoint, new_key() if key is None else check_key(key))
             self.id, self._stage = ledger.run_id, Stage(plan, x0, oracle, ledger, self._watch.replay)
             self._ledger, self._kept = ledger, RowCounts.kept(ledger)
-            self.facts = joined(self.facts, plan, ledger)
+            self.facts = joined(self.facts, ledger)
             refused.pop_all()
         self._sum: tuple[Query, Clipped] | None = None  # with its round: another one's sum never counts
         self._waiting, self._pushed, self.turns = WaitingRows(), 0, Turns()

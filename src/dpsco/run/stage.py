@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from dpsco.errors import CheckpointError
 from dpsco.held_files import Entry, Place
 from dpsco.inference import Evidence
 from dpsco.json_files import canonical, write_atomic
+from dpsco.parallel import beside
 from dpsco.planning.plan import Plan
 from dpsco.planning.second_stage import SecondStage, second_stage
 from dpsco.query import Array, Batch, Clipped, Query, Released
@@ -91,7 +93,8 @@ class Stage:
         """Return the sensitive answer of rows of the round."""
         portions = self.schedule.portions
         self.rows.at(None if portions is None else portions[query.step])
-        with np.errstate(all="ignore"):  # the caller's np.seterr would make errors and warnings of what a row holds
+        # The caller's np.seterr would make errors and warnings of what a row holds.
+        with np.errstate(all="ignore"), beside(partial(self.releaser.prepare, query)):
             return self.method.answer(self.schedule, query, batch, self.rows)
 
     def ask(self) -> Query:

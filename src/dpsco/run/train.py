@@ -28,8 +28,9 @@ from dpsco.problem import CustomLoss
 from dpsco.query import Batch
 from dpsco.rows.stream import Stream
 from dpsco.run.facts import Clipping, Facts
+from dpsco.run.preconditions import capped_facts
 from dpsco.run.progress import progress_bar
-from dpsco.run.result import Diagnostics, Result, Round
+from dpsco.run.result import Diagnostics, Model, Result, Round
 from dpsco.run.run import Run
 
 __all__ = ["drive", "library_oracle", "train"]
@@ -44,7 +45,7 @@ def train(
     plan: Plan,
     stream: Stream,
     *,
-    start: ArrayLike | None = None,
+    start: ArrayLike | Model | None = None,
     oracle: Oracle | None = None,
     key: bytes | None = None,
     checkpoint: str | Path | None = None,
@@ -64,8 +65,9 @@ def train(
         be of arrays), and some are private for convex losses only: ``docs/methods.md``.
     stream : Stream
         The rows, from ``dpsco.stream``.
-    start : array, optional
-        x_0, projected into the domain; 0 unless given. It must not depend on the rows of the stream.
+    start : array or Model, optional
+        x_0, projected into the domain; 0 unless given. An array must not depend on the rows of the stream. The report
+        says of a ``Model``, of an earlier run, that its own guarantee adds up.
     oracle : Oracle, optional
         Computes clipped sums; the loss of the plan decides unless given (``PerExample(gradient)`` takes any).
     key : bytes, optional
@@ -103,10 +105,8 @@ def train(
         raise InvalidArgument("Expected plan to be a dpsco.Plan.")
     if not isinstance(stream, Stream):
         raise InvalidArgument("Expected stream to be a dpsco.stream(...): it is what guards the single pass.")
-    facts = dataclasses.replace(facts or Facts(), clipping=Clipping.LIBRARY if oracle is None else Clipping.CALLER)
-    if stream.cap is not None:  # the rows that come decide what is true, not who describes them
-        limit, column = stream.cap
-        facts = dataclasses.replace(facts, max_rows_per_unit=limit, unit_column=column)
+    clipping = Clipping.LIBRARY if oracle is None else Clipping.CALLER
+    facts = dataclasses.replace(capped_facts(facts, stream.cap), clipping=clipping)
     oracle = oracle or library_oracle(plan, slow_source=not stream.fast)
     run = Run(
         plan,

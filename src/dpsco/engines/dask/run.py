@@ -18,7 +18,8 @@ from dpsco.parallel import one_blas_thread
 from dpsco.planning.plan import Plan
 from dpsco.query import Batch
 from dpsco.run.facts import Clipping, Facts
-from dpsco.run.result import Diagnostics, Result, Round
+from dpsco.run.preconditions import capped_facts
+from dpsco.run.result import Diagnostics, Model, Result, Round
 from dpsco.run.run import Run
 from dpsco.run.train import drive, library_oracle
 
@@ -40,7 +41,7 @@ def train(
     client: Any,
     *,
     oracle: Oracle | None = None,
-    start: ArrayLike | None = None,
+    start: ArrayLike | Model | None = None,
     key: bytes | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
@@ -90,7 +91,7 @@ def train(
     workers = DaskOracle(client, stream, _one_thread(library_oracle(plan)) if oracle is None else oracle)
     clipping = Clipping.LIBRARY if oracle is None else Clipping.CALLER
     trusted = (_TRUSTED, _UNREADABLE) if rows.unreadable == "zero" else (_TRUSTED,)
-    facts = facts or Facts()
+    facts = capped_facts(facts, stream.cap)
     facts = dataclasses.replace(facts, clipping=clipping, trusted=(*facts.trusted, *trusted))
     run = Run(
         plan,

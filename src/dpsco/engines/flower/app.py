@@ -47,8 +47,8 @@ from dpsco.problem import Loss
 from dpsco.rows.cells import id_text
 from dpsco.rows.containers import column_texts
 from dpsco.rows.file_stream import Labels
+from dpsco.rows.outputs import check_apart
 from dpsco.run.model_file import SavedModel
-from dpsco.run.outputs import check_apart
 
 if TYPE_CHECKING:
     from flwr.app import Context

@@ -51,7 +51,7 @@ from dpsco.methods import Surveyed
 from dpsco.methods.measured_srgd import MeasuredSRGD
 from dpsco.planning.plan import Plan
 from dpsco.query import Array, Clipped, Portion, Query
-from dpsco.run import Clipping, Facts, Result, Round, Run
+from dpsco.run import Clipping, Facts, Model, Result, Round, Run
 from dpsco.run.train import drive
 
 __all__ = ["UNITS", "Attendance", "FederatedOracle", "Transport", "serve"]
@@ -248,7 +248,7 @@ def serve(
     *,
     unit: str = "client",
     assignment: Assignment | None = None,
-    start: ArrayLike | None = None,
+    start: ArrayLike | Model | None = None,
     key: bytes | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,

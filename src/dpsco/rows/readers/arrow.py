@@ -138,8 +138,9 @@ class ArrowSource(ArrowFiles):
             reader = ipc.open_file(file)
         except pa.ArrowInvalid:
             file.seek(0)
-            reader = ipc.open_stream(file)
-            return reader.schema, iter(reader)
+            marked = _EndMark(file)
+            reader = ipc.open_stream(marked)
+            return reader.schema, marked.followed(reader)
         return reader.schema, (reader.get_batch(k) for k in range(reader.num_record_batches))
 
     @classmethod
@@ -165,6 +166,31 @@ class ArrowSource(ArrowFiles):
     def count(self) -> int:
         """Return the number of rows."""
         return sum(batch.num_rows for path in self._paths for batch in self._guarded(path, self._batches(path, [])))
+
+
+class _EndMark:
+    """A file in the stream format, of which Arrow reads no byte behind its end mark.
+
+    Without a mark it may be cut short between two batches, which Arrow takes for its end.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._missing = file, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def read(self, size: int = -1) -> bytes:
+        """Read, and note whether there was less to read."""
+        data: bytes = self._file.read(size)
+        self._missing |= len(data) < size
+        return data
+
+    def followed(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the batches; raise ``OSError`` behind the last one if no mark follows it."""
+        yield from batches
+        if self._missing:
+            raise OSError("no end mark")
 
 
 def _as_bytes(column: Any) -> Any:

@@ -15,8 +15,8 @@ from dpsco.errors import DataError, InvalidArgument
 from dpsco.parallel import available_threads, in_order
 from dpsco.rows.readers.arrow_columns import arrow_table
 from dpsco.rows.readers.csv_blocks import WholeRows
-from dpsco.rows.readers.csv_parse import BLOCK_BYTES, CsvForm, LinesOfBlanks, silent
-from dpsco.rows.readers.csv_quotes import LineEnd, LongRow, OpenQuotes
+from dpsco.rows.readers.csv_parse import BLOCK_BYTES, CsvForm
+from dpsco.rows.readers.csv_quotes import LongRow, OpenQuotes
 from dpsco.rows.readers.source import (
     Part,
     Table,
@@ -29,8 +29,6 @@ from dpsco.rows.readers.source import (
 from dpsco.rows.readers.stamps import Stamps
 
 __all__ = ["CsvSource"]
-
-_BLANKS_AT_ONCE = 1 << 14
 
 _GARBLED = (
     "has lines with another number of cells than its header, or an unclosed quote: it is damaged, cut short, or has "
@@ -97,6 +95,7 @@ class CsvSource(TableSource):
             damaged(path, f"has one name for several columns: see columns {', '.join(twice)}. Rename them.")
         if not names or twice or "" in names:
             damaged(path, "has no header line with a different name for each column. Add one.")
+        _check_line_end(path)
         return names
 
     def parts(self, numbers: Sequence[str], texts: Sequence[str], ids: Sequence[str] = ()) -> Iterator[Part]:
@@ -116,46 +115,41 @@ class CsvSource(TableSource):
             if names != self.names:
                 raise DataError(f"The file {path.name!r} has other columns than {self._paths[0].name!r}.")
         for path in self._paths:
-            end = b"\n" if self._stated else _line_end(path)  # without a header no row decides how lines end
-            if end is None:
-                continue
             first, form = 0 if self._stated else 1, CsvForm(self.names, self._delimiter, wanted)
             try:
                 with opened_bytes(path) as raw:
                     rows = WholeRows(raw, self._delimiter, BLOCK_BYTES)
-                    if end == b"\n":
-                        for text in self._stamps.watched(path, rows):
-                            yield partial(_parsed, path, form, text, first)
-                            first = 1
-                    if rows.rest or end == b"\r":
-                        quotes = OpenQuotes(self._delimiter, end, BLOCK_BYTES)
-                        lines = _WholeLineEnds(_Behind(rows.rest, raw), quotes, b"" if rows.begun else end)
-                        batches = self._serial(lines, form, first + (not rows.begun))
-                        yield from self._stamps.watched(path, batches)
+                    for text in self._stamps.watched(path, rows):
+                        yield partial(_parsed, path, form, text, first)
+                        first = 1
+                    if rows.rest:
+                        begun = rows.rest if rows.begun else b"\n" + rows.rest.removeprefix(BOM_UTF8)
+                        texts = _serial(begun, raw, self._delimiter, skipped := first + (not rows.begun))
+                        for lines in self._stamps.watched(path, texts):
+                            yield partial(_parsed, path, form, lines, skipped)
+                            skipped = 1
             except LongRow:
                 damaged(path, _LONG)
-            except (arrow("pyarrow").ArrowException, OSError) as error:
-                damaged(path, _LONG if "straddling object" in str(error) else _GARBLED)
-
-    def _serial(self, text: _WholeLineEnds, form: CsvForm, first: int) -> Iterator[Callable[[], Any]]:
-        """Yield the batches of a file that cannot be cut into blocks, lines of blanks in their places."""
-        pa, blanks = arrow("pyarrow"), LinesOfBlanks(first)
-        with text as lines:
-            with silent():
-                reader = form.reader(lines, first, blanks)
-            while True:
-                with silent():
-                    batch = next(reader, None)
-                if batch is None:
-                    break
-                yield partial(_same, blanks.put_back(batch))
-        while count := min(blanks.left, _BLANKS_AT_ONCE):
-            empty = pa.record_batch([pa.nulls(0, pa.string())] * len(form.wanted), names=list(form.wanted))
-            yield partial(_same, blanks.put_back(empty, count))
+            except OSError:
+                damaged(path, _GARBLED)
 
 
-def _same(batch: Any) -> Any:
-    return batch
+def _serial(begun: bytes, raw: BinaryIO, delimiter: str, skipped: int) -> Iterator[bytes]:
+    """Yield whole rows of a file with quotes that are not clean, behind a line end that is not in the file.
+
+    ``begun`` was read before, and begins with that line end. The first text has ``skipped`` lines that are no rows.
+    """
+    quotes = OpenQuotes(delimiter, BLOCK_BYTES)
+    text, block = b"", begun
+    while block:
+        text += quotes.rows(block)
+        if text.count(b"\n") > skipped:  # else it has no row
+            yield text
+            text, skipped = b"\n", 1
+        block = raw.read(BLOCK_BYTES)
+    last = quotes.rest()
+    if text.count(b"\n") + bool(last) > skipped:
+        yield text + last
 
 
 def _length(batch: Callable[[], Any]) -> int:
@@ -174,64 +168,11 @@ def _parsed(path: Path, form: CsvForm, text: Any, first: int) -> Any:
         damaged(path, _GARBLED)
 
 
-class _Behind(io.RawIOBase):
-    """Bytes that were read, and those that a file has left."""
-
-    def __init__(self, held: bytes, raw: BinaryIO) -> None:
-        super().__init__()
-        self._held, self._raw = held, raw
-
-    def read(self, size: int = -1) -> bytes:
-        """Return ``size`` bytes unless the file ends: Arrow takes a row over the end of one block, not of two."""
-        if not self._held:
-            return self._raw.read(size)
-        block, self._held = (self._held, b"") if size < 0 else (self._held[:size], self._held[size:])
-        return block + self._raw.read(-1 if size < 0 else size - len(block))
-
-
-class _WholeLineEnds(io.RawIOBase):
-    """Bytes of a file in blocks that never end between CR and LF, with ``lead`` in place of a mark of byte order.
-
-    Arrow drops an LF that begins a block behind a CR, also in a quoted cell: the length of one row would decide about a
-    cell of another. It drops a mark of byte order at the start of its input, so a line end stands before the text, as
-    in the blocks of ``WholeRows``.
-    """
-
-    def __init__(self, raw: Any, quotes: OpenQuotes, lead: bytes) -> None:
-        super().__init__()
-        self._raw, self._quotes = raw, quotes
-        begin = raw.read(len(BOM_UTF8))
-        self._held = lead + begin.removeprefix(BOM_UTF8) if lead else begin
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        block = self._held + self._raw.read(max(0, max(1, size - 1) - len(self._held)) if size > 0 else -1)
-        self._held = self._raw.read(1) if block.endswith(b"\r") else b""
-        if self._held == b"\n" and len(block) != size:
-            block, self._held = block + self._held, b""
-        if not block:
-            self._quotes.finish()
-            return b""
-        return self._quotes.mended(block)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-def _line_end(path: Path) -> LineEnd | None:
-    """Return what ends the header line and so every line: LF (also behind a CR), or CR; None if nothing follows it.
-
-    Arrow refuses a file that is a header without an end. The names in a header have no line breaks (see ``_header``).
-    """
-    try:
-        with opened_bytes(path) as file:
-            while block := file.read(1 << 16):
-                if (found := re.search(rb"[\r\n]", block)) is not None:
-                    behind = block[found.end() : found.end() + 1] or file.read(1)
-                    return b"\r" if found[0] == b"\r" and behind != b"\n" else b"\n"
-        return None
-    except (OSError, EOFError):
-        return b"\n"
+def _check_line_end(path: Path) -> None:
+    """Refuse a header that ends in CR alone: a cell that begins with LF would make it one of CR LF."""
+    with opened_bytes(path) as file:
+        while block := file.read(1 << 16):
+            if (found := re.search(rb"[\r\n]", block)) is not None:
+                if found[0] == b"\r" and (block[found.end() : found.end() + 1] or file.read(1)) != b"\n":
+                    damaged(path, "has a header line that ends in CR alone. Write it again with LF, or CR LF.")
+                return

@@ -47,7 +47,7 @@ class WholeRows:
         while block := self._raw.read(self._size):
             text = self.rest + block
             start = 3 if text.startswith(BOM_UTF8) else 0
-            cut, mended = clean_rows(text, self._delimiter, b"\n", at_start=start) if self._plain else (0, text)
+            cut, mended = clean_rows(text, self._delimiter, at_start=start) if self._plain else (0, text)
             if cut and len(text) > self._size:
                 self._check_first(text)
             if cut <= self.begun:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -54,39 +53,31 @@ class CsvForm:
         return self._batch(text, first, as_text=True)
 
     def _batch(self, text: Any, first: int, *, as_text: bool) -> Any:
-        pa, blanks = arrow("pyarrow"), LinesOfBlanks(first)
-        with silent():
-            reader = self._open(pa.BufferReader(pa.py_buffer(text)), first, blanks, as_text, len(text) + 1)
-            table = reader.read_all()
-        columns = [_finite(_one(column)) for column in table.columns]
-        return blanks.put_back(pa.record_batch(columns, names=list(self.wanted)))
-
-    def reader(self, lines: Any, first: int, blanks: Any) -> Any:
-        """Return Arrow's reader of a file behind ``first`` lines, all cells as text."""
-        return self._open(lines, first, blanks, as_text=True, size=BLOCK_BYTES)
-
-    def _open(self, source: Any, first: int, blanks: Any, as_text: bool, size: int) -> Any:
         pa, pa_csv = arrow("pyarrow"), arrow("pyarrow.csv")
         kinds = {"text": pa.string(), "number": pa.string() if as_text else pa.float64()}
-        return pa_csv.open_csv(
-            source,
-            read_options=pa_csv.ReadOptions(
-                use_threads=False, block_size=size, column_names=list(self._names), skip_rows=first
-            ),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=self._delimiter,
-                newlines_in_values=True,
-                ignore_empty_lines=False,
-                invalid_row_handler=blanks,
-            ),
-            convert_options=pa_csv.ConvertOptions(
-                include_columns=list(self.wanted),
-                column_types={name: kinds[kind] for name, kind in self.wanted.items()},
-                strings_can_be_null=False,
-                null_values=_MISSING,
-                check_utf8=False,  # a cell that is not UTF-8 is missing by itself
-            ),
-        )
+        blanks = LinesOfBlanks(first)
+        with silent():
+            table = pa_csv.open_csv(
+                pa.BufferReader(pa.py_buffer(text)),
+                read_options=pa_csv.ReadOptions(
+                    use_threads=False, block_size=len(text) + 1, column_names=list(self._names), skip_rows=first
+                ),
+                parse_options=pa_csv.ParseOptions(
+                    delimiter=self._delimiter,
+                    newlines_in_values=True,
+                    ignore_empty_lines=False,
+                    invalid_row_handler=blanks,
+                ),
+                convert_options=pa_csv.ConvertOptions(
+                    include_columns=list(self.wanted),
+                    column_types={name: kinds[kind] for name, kind in self.wanted.items()},
+                    strings_can_be_null=False,
+                    null_values=_MISSING,
+                    check_utf8=False,  # a cell that is not UTF-8 is missing by itself
+                ),
+            ).read_all()
+        columns = [_finite(_one(column)) for column in table.columns]
+        return blanks.put_back(pa.record_batch(columns, names=list(self.wanted)))
 
 
 def _one(column: Any) -> Any:
@@ -109,7 +100,7 @@ class LinesOfBlanks:
     """
 
     def __init__(self, first: int) -> None:
-        self._first, self._places, self._done = first, deque[int](), 0
+        self._first, self._places = first, list[int]()
 
     def __call__(self, row: Any) -> str:
         """Return what Arrow is to do about a line: "skip" or "error"."""
@@ -118,21 +109,12 @@ class LinesOfBlanks:
         self._places.append(row.number - 1 - self._first)
         return "skip"
 
-    @property
-    def left(self) -> int:
-        """How many lines are not yet put back."""
-        return len(self._places)
-
-    def put_back(self, batch: Any, most: int | None = None) -> Any:
-        """Return the next rows of the file with lines of blanks among and behind them, at most ``most`` such lines."""
-        size, places = batch.num_rows, list[int]()
-        while self._places and len(places) != most and self._places[0] - self._done <= size + len(places):
-            places.append(self._places.popleft() - self._done)
-        self._done += size + len(places)
-        if not places:
+    def put_back(self, batch: Any) -> Any:
+        """Return the rows with lines of blanks among and behind them."""
+        if not self._places:
             return batch
-        pa, absent = arrow("pyarrow"), np.zeros(size + len(places), dtype=bool)
-        absent[places] = True
+        pa, absent = arrow("pyarrow"), np.zeros(batch.num_rows + len(self._places), dtype=bool)
+        absent[self._places] = True
         return batch.take(pa.array(np.cumsum(~absent) - 1, mask=absent))
 
 

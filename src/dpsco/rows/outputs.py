@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dpsco.errors import InvalidArgument
-from dpsco.rows.file_stream import local_files
 
 __all__ = ["check_apart"]
 
@@ -24,6 +23,8 @@ def check_apart(
     checkpoint : Path, optional
         The folder of the run's own files.
     """
+    from dpsco.rows.file_stream import local_files  # commands without data need no readers
+
     seen: dict[object, str] = {}
     for name, place in read.items():
         for path in local_files(place) if isinstance(place, str) else [place]:
