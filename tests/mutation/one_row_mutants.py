@@ -16,7 +16,7 @@ LINES = "tests/rows/test_lines_of_csv.py"
 ONE_ROW = (
     Mutant(
         "the caller's error mode lets a row end a run",
-        (("run/stage.py", 'with np.errstate(all="ignore"):  # the caller', "with np.errstate():  # the caller"),),
+        (("run/stage.py", 'with np.errstate(all="ignore"), beside', "with np.errstate(), beside"),),
         ("tests/methods/test_breaks.py::test_no_row_ends_a_run_under_the_caller_s_error_mode[phased-sgd]",),
     ),
     Mutant(

@@ -106,7 +106,7 @@ STATE = (
     ),
     Mutant(
         "the cap of a file's rows is not kept with the run",
-        (("run/train.py", "if stream.cap is not None:", "if False:"),),
+        (("run/train.py", "capped_facts(facts, stream.cap)", "capped_facts(facts, None)"),),
         ("tests/run/test_honest_reports.py::test_rows_of_a_file_state_their_cap_by_themselves",),
     ),
     Mutant(
@@ -127,7 +127,7 @@ STATE = (
         (
             (
                 "run/kept_facts.py",
-                "(facts.max_rows_per_unit, facts.unit_column) != (cap, column) and not complete",
+                "stated != (cap, column) and not (complete and stated == (None, None))",
                 "False",
             ),
         ),
@@ -225,7 +225,7 @@ STATE = (
     ),
     Mutant(
         "the same batch released for another query under one key",
-        (("release/releaser.py", '"fingerprint", query.digest(points), ', '"fingerprint", '),),
+        (("release/releaser.py", '"fingerprint", asked, ', '"fingerprint", '),),
         ("tests/release/test_release.py::test_another_query_for_a_released_round_is_refused",),
     ),
     Mutant(
@@ -271,7 +271,13 @@ STATE = (
     ),
     Mutant(
         "a fork that releases the count of a federation again",
-        (("engines/flower/server.py", "        if self._process != os.getpid():\n", "        if False:\n"),),
+        (
+            (
+                "engines/flower/server.py",
+                "        if self.process != os.getpid():\n",
+                "        self.process = os.getpid()\n        if False:\n",
+            ),
+        ),
         (
             "tests/engines/on_flower/test_presence.py::"
             "test_a_fork_behind_the_last_round_does_not_release_the_count_a_second_time",

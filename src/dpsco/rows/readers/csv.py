@@ -130,7 +130,7 @@ class CsvSource(TableSource):
                             skipped = 1
             except LongRow:
                 damaged(path, _LONG)
-            except OSError:
+            except (arrow("pyarrow").ArrowException, OSError):
                 damaged(path, _GARBLED)
 
 
