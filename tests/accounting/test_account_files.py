@@ -339,3 +339,11 @@ def test_an_interrupted_creation_leaves_an_account_or_nothing(
         assert Account(tmp_path / "people.json").runs == []
     else:
         assert list(tmp_path.iterdir()) == []
+
+
+def test_an_account_that_was_never_begun_says_what_to_do(tmp_path: Path) -> None:
+    """A process that ended while it made the file: nothing was charged, and there is no copy to restore."""
+    (tmp_path / "people.json").touch()
+    with pytest.raises(AccountError, match="delete the file and create it again"):
+        Account.create(tmp_path / "people.json", limit=LIMIT)
+    assert not (tmp_path / "people.json").stat().st_size

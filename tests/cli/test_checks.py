@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
+import os
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import dpsco
 from dpsco.cli import main
 from dpsco.json_files import check_writable
+from dpsco.run.model_file import SavedModel
 
 
 @pytest.fixture
@@ -144,6 +149,39 @@ def test_a_public_test_file_with_a_damaged_end_takes_away_neither_report_nor_pag
 def test_a_full_disk_is_found_before_training(tmp_path: Path) -> None:
     with pytest.raises(dpsco.InvalidArgument, match="bytes are free"):
         check_writable(tmp_path / "model.json", "the model", room=1 << 62)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_the_room_that_a_model_with_a_survey_takes_is_looked_for(
+    rows: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    """It holds what its survey released: of many columns more than of few."""
+    rest, free = ("--range", "b=0:1", "--rows", "100000", "--survey", "full"), SimpleNamespace(free=100_000)
+    monkeypatch.setattr("dpsco.json_files.shutil.disk_usage", lambda _: free)
+    assert fit(rows, "--out", str(tmp_path / "model.json"), "--hashed", "a=200", *rest) == 2
+    assert "bytes are free" in capsys.readouterr().err
+    with pytest.raises(AssertionError, match="training began"):
+        fit(rows, "--out", str(tmp_path / "model.json"), "--hashed", "a=8", *rest)
+
+
+def test_a_model_that_finds_no_room_at_the_end_is_not_lost(rows: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    """Its budget is spent, and a second run would spend another one."""
+    write, out, elsewhere = SavedModel.write, tmp_path / "model.json", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+
+    def full(model: SavedModel, path: Path) -> Path:
+        if path == out:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(model, path)
+
+    monkeypatch.setattr(SavedModel, "write", full)
+    assert fit(rows, "--out", str(out), "--features", "a,b", "--json") == 0
+    said = capsys.readouterr()
+    (kept,) = elsewhere.glob("dpsco-*.json")
+    assert str(kept) in said.err
+    assert json.loads(said.out)["model"] == str(kept)
+    assert SavedModel.read(kept).result.report.private
 
 
 def test_checking_changes_nothing(tmp_path: Path) -> None:

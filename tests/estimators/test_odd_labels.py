@@ -142,3 +142,10 @@ def test_tools_that_number_the_labels_are_named_and_work_with_numbered_classes()
         cross_val_predict(model, X, words, cv=2, method="predict_proba")
     found = cross_val_predict(model.set_params(classes=[0, 1]), X, words, cv=2, method="predict_proba")
     assert found.shape == (300, 2)
+
+
+@pytest.mark.parametrize("classes", [["", "yes"], [" ", "yes"], [float("nan"), 1.0], ["nan", "yes"]])
+def test_a_class_that_no_row_can_have_is_refused(classes: list) -> None:
+    """Such a label is a missing one: all rows of the class would be zero rows."""
+    with pytest.raises(dpsco.InvalidArgument, match="classes that a row can have"):
+        dpsco.PrivateLogisticRegression(delta=1e-6, classes=classes, invalid_rows="zero").fit(np.eye(2), classes)

@@ -346,3 +346,15 @@ def test_an_interrupt_while_a_lock_is_given_back_keeps_it_no_longer_than_that(
         gc.enable()
     assert strikes == [at]
     assert kept.value is not None
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_file_of_somebody_else_in_the_place_of_a_checkpoints_is_not_replaced(resume: bool, tmp_path: Path) -> None:
+    """An account named run.json, say: its entries would be gone."""
+    account = dpsco.Account.create(tmp_path / "run.json", limit=dpsco.Budget(3.0, 1e-6))
+    account.charge("one", dpsco.Budget(1.0, 1e-6))
+    before = (tmp_path / "run.json").read_bytes()
+    with pytest.raises(CheckpointError), open_folder(tmp_path, {}, "digest", 1, 1, bytes(32), resume=resume):
+        pass
+    assert (tmp_path / "run.json").read_bytes() == before
+    assert [run["id"] for run in account.runs] == ["one"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpsco.errors import DataError
+from dpsco.errors import DataError, InvalidArgument
 from dpsco.rows.cells import canonical_text, number
 from dpsco.rows.readers import csv as reader
 from dpsco.rows.readers import csv_parse
@@ -181,3 +182,30 @@ def test_whether_a_row_is_too_long_depends_on_that_row_alone(
             except DataError as error:
                 fates.append("stopped" if "longer than" in str(error) else "damaged")
     assert set(fates) == {"stopped" if length > 100 else "read 2.0"}
+
+
+def test_the_length_of_a_row_is_measured_in_one_look() -> None:
+    """A cell of many lines crosses the end of a block: to count quotes anew for each line takes hours."""
+    calls = []
+    for lines in (10, 1000):
+        text = b"1,a\n" * 900 + b'1,"' + b"\n" * lines + b'"\n' + b"2,b\n" * 2000
+        called, blocks = [0], iter(WholeRows(io.BytesIO(text), ",", 4000))
+
+        def count(frame: object, event: str, _: object, called: list[int] = called) -> None:
+            called[0] += event == "c_call"
+
+        sys.setprofile(count)
+        try:
+            whole = b"".join(bytes(block) for block in blocks)
+        finally:
+            sys.setprofile(None)
+        assert whole.replace(b"\n", b"") == text.replace(b"\n", b"")
+        calls.append(called[0])
+    assert calls[1] < calls[0] + 100
+
+
+@pytest.mark.parametrize("delimiter", ["é", "¦", "\0", "", ",,", '"', "\n"])
+def test_a_delimiter_that_arrow_does_not_know_is_refused(delimiter: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("x,t\n1,a\n")
+    with pytest.raises(InvalidArgument, match="one ASCII letter"):
+        reader.CsvSource([tmp_path / "rows.csv"], delimiter=delimiter)

@@ -104,6 +104,11 @@ class Account:
         try:
             place.touch(0o644, exist_ok=False)  # one of several processes succeeds
         except FileExistsError:
+            if place.is_file() and not place.stat().st_size:
+                raise AccountError(
+                    f"The account {place.name!r} is empty: a process is beginning it at this moment, or ended while it "
+                    "did, before any run could be charged. If it stays empty, delete the file and create it again."
+                ) from None
             raise AccountError(f"The account {place.name!r} exists already. Open it with Account(path).") from None
         try:
             write_sealed(place, {"format": FORMAT, **{name: getattr(limit, name) for name in _LIMIT}, "runs": []})

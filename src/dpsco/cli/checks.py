@@ -11,11 +11,11 @@ from dpsco.json_files import check_writable
 __all__ = ["check_outputs", "check_page"]
 
 
-def check_outputs(**files: Path | None) -> None:
+def check_outputs(*, room: int = 1 << 16, **files: Path | None) -> None:
     """Raise ``InvalidArgument`` unless every file can be written. Names are those of options, with underscores."""
     for name, path in files.items():
         if path is not None:
-            check_writable(path, f"--{name.replace('_', '-')} {path}")
+            check_writable(path, f"--{name.replace('_', '-')} {path}", room=room)
 
 
 def check_page(path: Path | None, option: str) -> None:

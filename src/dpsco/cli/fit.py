@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import sys
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 SHUFFLE_BYTES = 64 << 20
+_ROOM, _TEXT_BYTES = 1 << 16, 32
+"""Bytes of a small model, and of a number as text."""
 
 _TEACH = """\
 examples
@@ -135,6 +138,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"note: {note}", file=sys.stderr)
     if args.public_test is not None:
         check_test_rows(args.public_test, labels, columns, args.feature_norm, reading(args))
+    _check_files(args, _ROOM + _TEXT_BYTES * plan.schedule.sum_length)  # a model holds what its survey released
     if not args.json:
         print(_subject(args, source, columns, labels))
         print(plan.explain(), "\n")
@@ -148,7 +152,13 @@ def run(args: argparse.Namespace) -> int:
     for text in () if result.health is None else result.health.in_words():
         print(f"note: {text}", file=sys.stderr)
     saved = SavedModel(result, labels, columns, args.feature_norm)
-    written = saved.write(args.out)
+    try:
+        written = saved.write(args.out)
+    except OSError as error:  # the budget is spent, and a second run would spend another one
+        if args.checkpoint is not None:
+            raise  # the same command with --resume spends nothing
+        written = saved.write(Path(tempfile.gettempdir()) / f"dpsco-{result.report.run_id}.json")
+        print(f"note: --out could not be written ({error.strerror}). The model is in {written}.", file=sys.stderr)
     _print_result(args, saved, written, counted, day)
     return 0
 
@@ -185,7 +195,7 @@ def _check_before(args: argparse.Namespace) -> None:
     given = {"DATA": args.data, "--columns": args.columns, "--account": args.account}
     outputs = {"--out": args.out, "--html": args.html}
     check_apart(outputs, {**given, "--public-test": args.public_test}, checkpoint=args.checkpoint)
-    check_outputs(out=args.out, checkpoint=None if args.checkpoint is None else args.checkpoint / "secret.json")
+    _check_files(args, _ROOM)
     check_page(args.html, "--html")
     if args.public_test is not None:
         opened(args, args.public_test)
@@ -193,6 +203,13 @@ def _check_before(args: argparse.Namespace) -> None:
         from dpsco.engines.dask.connect import installed
 
         installed()
+
+
+def _check_files(args: argparse.Namespace, room: int) -> None:
+    """Refuse files that cannot be written, or not with ``room`` bytes; a run that goes on may need none."""
+    kept = None if args.checkpoint is None else args.checkpoint / "secret.json"
+    goes_on = args.resume and (args.checkpoint / "run.json").exists()
+    check_outputs(room=0 if goes_on else room, out=args.out, checkpoint=kept)
 
 
 def _elsewhere(args: argparse.Namespace) -> bool:

@@ -158,8 +158,12 @@ class CompiledOracle:
                     share(job, functools.partial(job.add_to, answer))
                     answer.rows += stop - start
         for _, sums in prepared.values():
-            sums.add_to(answer, query.grid)
+            sums.add_to(answer, self._rounded_to(query))
         return answer
+
+    def _rounded_to(self, query: Query) -> float:
+        """Return the grid of the answer."""
+        return query.grid
 
     def _given(self, features: Any) -> Any:
         """Return the rows of a chunk as kernels take them."""

@@ -25,7 +25,7 @@ from dpsco.clipping.oracle import Oracle
 from dpsco.clipping.row_map import RowMap
 from dpsco.clipping.scaled import ScaledOracle, can_scale, scaled_chunks
 from dpsco.parallel import one_blas_thread
-from dpsco.query import Batch, Chunk, Clipped, Query
+from dpsco.query import CHUNK_ROWS, Batch, Chunk, Clipped, Query
 from dpsco.rows.csr import CsrRows, is_sparse
 from dpsco.rows.on_demand import RowsOnDemand
 
@@ -52,6 +52,14 @@ class MappedOracle:
             if isinstance(self.inner, CompiledOracle) and can_fold(self.inner, self.map, query):
                 return folded_sum(self.inner, self.map, query, batch)
             return self.inner.answer(query, Batch(batch.step, self._mapped(batch, rowwise=query.rowwise)))
+
+    def of_a_part(self, query: Query) -> ScaledOracle | None:
+        """Return what sums a part of a round's sparse rows; None if ``answer`` does."""
+        if not isinstance(self.map, DiagonalMap) or not isinstance(self.inner, CompiledOracle):
+            return None
+        if query.size < CHUNK_ROWS or not can_scale(self.inner, self.map, query):
+            return None
+        return ScaledOracle(self.inner.loss, threads=self.inner.threads, map=self.map, part=True)
 
     def _scaled(self, row_map: DiagonalMap, query: Query, batch: Batch) -> Clipped:
         if isinstance(self.inner, CompiledOracle) and can_scale(self.inner, row_map, query):

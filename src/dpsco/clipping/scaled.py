@@ -73,9 +73,21 @@ def _some(mapped: Any, rows: Any, first: int, last: int) -> NDArray[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledOracle(CompiledOracle):
-    """``CompiledOracle`` of the mapped rows, given the rows as they are. Queries must satisfy ``can_scale``."""
+    """``CompiledOracle`` of the mapped rows, given the rows as they are. Queries must satisfy ``can_scale``.
+
+    One for a ``part`` of a round's sparse rows leaves the scales out: ``whole`` multiplies by them the exact sum of all
+    parts, once, as if they had come together.
+    """
 
     map: DiagonalMap
+    part: bool = False
+
+    def whole(self, query: Query, total: Array) -> Array:
+        """Return the sum of a round, from that of its parts."""
+        return total * _grids_and_factor(self.map, query)[1]
+
+    def _rounded_to(self, query: Query) -> float:
+        return 0.0 if self.part else query.grid
 
     def _given(self, features: Any) -> Any:
         return CsrRows.of(features) if is_sparse(features) else _on_demand(self.map, features, rowwise=False)
@@ -85,7 +97,6 @@ class ScaledOracle(CompiledOracle):
 
     def _sparse(self, query: Query, dtype: np.dtype[Any], rows: CsrRows, exact: bool) -> Any:
         from dpsco.clipping.kernels.scaled_rows import STRIDE, scaled
-        from dpsco.clipping.kernels.sparse_rows import origin
 
         row_map, width = self.map, rows.shape[1]
         points = np.zeros((width + 1, STRIDE), dtype)
@@ -93,16 +104,9 @@ class ScaledOracle(CompiledOracle):
             points[: row_map.columns, j] = row_map.turned_back(point)
         points[: row_map.columns, 2] = row_map.scales  # exact: they have 24 digits
         points = points.ravel()
-        factor = np.ones(width + 1)
-        factor[: row_map.columns] = row_map.scales
-        if row_map.constant > 0:
-            factor[-1] *= row_map.constant
+        start, factor = _grids_and_factor(row_map, query)
         square = factor[-1] ** 2 if row_map.constant > 0 else 0.0
         numbers = np.array([row_map.feature_norm, row_map.constant, square, *_SQUARES[dtype]])
-        of = query.size, query.clip
-        if of not in row_map.kept:  # rounds are alike, and this takes as long as some thousand rows
-            grids = np.ldexp(1.0, np.frexp(_SAFE * query.size * query.clip / factor)[1] - 50)
-            row_map.kept[of] = np.asarray(origin(grids))[: row_map.columns], factor[: row_map.columns]
         ask = self.ask(query, width, False)
 
         def run(arrays: Any, edges: Any, counter: Any, out: Array, tallies: Any) -> None:
@@ -110,4 +114,18 @@ class ScaledOracle(CompiledOracle):
             scaled(ask, numbers, *arrays, points, merged, edges, counter, out[0], tallies)
             give_back(merged)
 
-        return self._sparse_kernel(run, dtype, rows, *row_map.kept[of])
+        return self._sparse_kernel(run, dtype, rows, start, None if self.part else factor)
+
+
+def _grids_and_factor(row_map: DiagonalMap, query: Query) -> tuple[Array, Array]:
+    """Return the initial values of sums, which have a grid per column, and what they are multiplied by."""
+    from dpsco.clipping.kernels.sparse_rows import origin
+
+    of = query.size, query.clip
+    if of not in row_map.kept:  # rounds are alike, and this takes as long as some thousand rows
+        factor = row_map.scales.copy()
+        if row_map.constant > 0:
+            factor[-1] *= row_map.constant
+        grids = np.ldexp(1.0, np.frexp(_SAFE * query.size * query.clip / factor)[1] - 50)
+        row_map.kept[of] = np.asarray(origin(grids)), factor
+    return row_map.kept[of]

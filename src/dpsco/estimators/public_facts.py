@@ -38,6 +38,11 @@ def declared_classes(classes: Sequence[Any] | None, labels: Any) -> tuple[NDArra
             raise InvalidArgument(
                 f"Expected classes to list at least 2 labels, got {known.size}: one class is no task."
             )
+        if not all(label_text(label) for label in known.tolist()):
+            raise InvalidArgument(
+                "Expected classes that a row can have: empty text, NaN, None and times stand for a missing label. "
+                "Write such a class as a word, in classes and in y."
+            )
         if len({label_text(label) for label in known.tolist()}) < len(known):
             raise InvalidArgument(
                 "Expected classes of different texts: 1 and '1' are one label, and so are whole numbers beyond 2^53 "

@@ -339,6 +339,8 @@ def open_folder(
         if begun and not resume:
             told = "already holds a run. Pass resume=True to continue it, or name another folder."
             raise CheckpointError(f"The folder {folder.name!r} {told}")
+        if not begun and header_path.exists():  # of an attempt that ended before its first round, or of somebody else
+            read_sealed(header_path, "checkpoint's file", _RUN_FIELDS)
         public = {"format": FORMAT, "digest": digest, "run": dict(run), "dimension": dimension, "rounds": rounds}
         if not begun:
             name = {"format": FORMAT, "id": secrets.token_hex(16), "digest": digest}

@@ -209,3 +209,11 @@ def test_sparse_rows_are_refused() -> None:
 def test_importing_dpsco_does_not_load_torch() -> None:
     code = "import sys, dpsco; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_layer_without_a_shape_is_refused_by_name() -> None:
+    model = nn.Sequential(nn.LazyLinear(4), nn.Tanh(), nn.Linear(4, 3))
+    with pytest.raises(InvalidArgument, match=r"LazyLinear.*takes its shape from the first rows"):
+        dpsco.torch.oracle(model, nn.functional.cross_entropy)
+    model(torch.zeros(1, 5))
+    dpsco.torch.oracle(model, nn.functional.cross_entropy)

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 import dpsco
+from dpsco.clipping import CompiledOracle, MappedOracle
+from dpsco.clipping.diagonal_map import diagonal_map
 from dpsco.engines.dask import ParquetRows, layout, train
 from dpsco.engines.dask import oracle as driver
+from dpsco.engines.dask.stream import ShardStream
+from dpsco.query import Query
 from dpsco.rows.file_stream import FileRows, Labels
 from dpsco.rows.public_columns import PublicColumns
 from dpsco.run import watching
@@ -100,6 +104,32 @@ def test_shards_give_the_bits_of_one_process(table, columns, loss, kind, shuffle
     assert spread.report.rounds == alone.report.rounds
     assert spread.report.rows_missing == alone.report.rows_missing
     assert any("scheduler and workers" in text for text in spread.report.assumptions)
+
+
+@pytest.mark.parametrize("shuffle", [0, 1_500])
+@pytest.mark.parametrize("constant", [0.0, 0.5])
+def test_sparse_rows_in_a_diagonal_metric_give_the_bits_of_one_process(table, constant: float, shuffle: int) -> None:
+    """The kernel sums them on a grid per column, and multiplies by the scales once: the driver does, for all shards."""
+    rng = np.random.default_rng(0)
+    scales = rng.uniform(0.2, 1.0, SPARSE.width + (constant > 0))
+    oracle = MappedOracle(CompiledOracle(dpsco.Logistic()), diagonal_map(scales, 1.0, constant))
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(5.0), len(scales))
+    method = dpsco.AcceleratedSRGD(rounds=2, beta=0.5, clip=0.2)
+    plan = dpsco.Plan(problem, N, dpsco.Budget(1.0, 1e-6), method)
+    paid = plan.schedule.calibration
+    rows = ParquetRows(table, LABELS, SPARSE, shuffle=shuffle)
+    stream = ShardStream(rows)
+    spread = driver.DaskOracle(Here(), stream, oracle)
+    whole = dpsco.stream(FileRows(table, LABELS, SPARSE, shuffle=shuffle))
+    layout_of = dataclasses.replace(plan.layout, width=SPARSE.width)
+    for part, batch in zip(stream.open(layout_of), whole.open(layout_of), strict=True):
+        points = tuple(rng.normal(size=(2, len(scales))))
+        query = Query(batch.step, points, (2.0, -1.5), paid.clip, plan.batch_size, paid.grid)
+        assert spread.oracle.of_a_part(query) is not None
+        assert len(part.spans) > 1
+        found, wanted = spread.answer(query, part), oracle.answer(query, batch)
+        assert found.total.tobytes() == wanted.total.tobytes()
+        assert 0 < found.clipped_rows == wanted.clipped_rows
 
 
 @pytest.mark.parametrize("kind", ["full", "low-rank"])

@@ -149,3 +149,17 @@ def test_a_reply_without_an_end_is_late(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(transport, "_READ", 0.25)
     silent = Grid([])
     assert np.array_equal(model(monkeypatch, Grid(slow=True), 0.25), model(monkeypatch, silent))
+
+
+def test_nodes_that_serve_a_second_run_are_asked_for_their_places_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places belong to a run: with those of the first, most clients of the second would never be called."""
+    monkeypatch.setattr(transport, "flwr", lambda part: FLOWER)
+    grid = Grid()
+    nodes = transport.FlowerNodes(grid, 1.0)  # type: ignore[arg-type]
+    for epsilon in (4.0, 3.0, 2.0):
+        plan = dpsco.plan(PROBLEM, n=12, budget=dpsco.Budget(epsilon, 1e-5, "add-remove"), survey="none", rounds=2)
+        grid.asked.clear()
+        found = serve(plan, nodes, key=KEY).model.coef
+        assert sorted(grid.asked) == sorted(HOSTS)
+        fresh = transport.FlowerNodes(Grid(), 1.0)  # type: ignore[arg-type]
+        assert np.array_equal(found, serve(plan, fresh, key=KEY).model.coef)

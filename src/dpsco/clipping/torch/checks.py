@@ -29,9 +29,13 @@ ROWS = 5
 
 
 def check_layers(module: Any) -> None:
-    """Raise InvalidArgument for layers that, with their current settings, mix rows or are random."""
+    """Raise InvalidArgument for layers that mix rows, are random as they are set, or have no shape yet."""
     for name, layer in module.named_modules():
         here = f"{name or 'the model'} ({type(layer).__name__})"
+        if any(nn.parameter.is_lazy(tensor) for tensor in (*layer.parameters(False), *layer.buffers(False))):
+            raise InvalidArgument(
+                f"{here} takes its shape from the first rows that it sees. Call the model once on a made-up row before."
+            )
         if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
             raise InvalidArgument(
                 f"{here} normalises with statistics of the batch, so every row affects every other row's "

@@ -39,8 +39,8 @@ Tensor = Any
 aten = torch.ops.aten
 
 RANDOM = (
-    "The model or the loss is random: two passes over the same rows differ, so the difference of two points would be "
-    "noise. Remove the random part or call model.eval()."
+    "The model or the loss is random, or reads memory that it has not set (torch.empty): two passes over the same rows "
+    "differ, so the difference of two points would be noise. Remove that part or call model.eval()."
 )
 WRITES = (
     "The model writes into its buffers or parameters during a pass: rows would affect later rounds without noise. "

@@ -81,7 +81,9 @@ class DaskOracle:
                 total += part.clipped()
                 self._note(part.unread)
             self._done += [*futures, *(self._loads.pop(number) for span in group for number in span.frees)]
-        total.total = to_grid(total.total, query.grid)  # sparse rows are summed on a finer one
+        part = tasks.part_of(self.oracle, query) if self._stream.rows.form.columns.sparse else None
+        whole = total.total if part is None else part.whole(query, total.total)
+        total.total = to_grid(whole, query.grid)  # sparse rows are summed on a finer one
         return total
 
     def close(self) -> None:

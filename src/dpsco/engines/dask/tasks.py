@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from dpsco.clipping import Oracle
+from dpsco.clipping import MappedOracle, Oracle
 from dpsco.clipping.compiled import CompiledOracle, finest_grid
+from dpsco.clipping.scaled import ScaledOracle
 from dpsco.engines.dask.layout import Order, Shard, Span
 from dpsco.engines.dask.messages import SensitivePick, SensitiveRows, SensitiveSum
 from dpsco.errors import ClusterError, DataError
@@ -27,7 +28,7 @@ from dpsco.rows.readers.parquet import ParquetSource
 from dpsco.rows.readers.stamps import CHANGED, Stamp, stamp
 from dpsco.rows.rechunk import in_blocks, in_units, stacked
 
-__all__ = ["added", "answer", "load", "pick", "unit_of"]
+__all__ = ["added", "answer", "load", "part_of", "pick", "unit_of"]
 
 
 def load(shard: Shard, form: RowForm, unreadable: str, shuffle: int) -> SensitiveRows:
@@ -106,7 +107,11 @@ def answer(
     rows = _mixed_rows(order, span, home, others, unread) if order.shuffle else _rows(span, home, others, unread)
     features = home.chunks[0][0]
     chunks = in_units(rows, unit_of(features))
-    clipped = oracle.answer(_of_a_part(query, oracle, features), Batch(query.step, chunks))
+    part = part_of(oracle, query) if is_sparse(features) else None
+    if part is None:
+        clipped = oracle.answer(_of_a_part(query, oracle, features), Batch(query.step, chunks))
+    else:
+        clipped = part.answer(query, Batch(query.step, chunks))
     absent = sum(rows for _, rows in unread)
     return SensitiveSum(
         clipped.total, clipped.rows - absent, clipped.clipped_rows, clipped.zeroed_rows - absent, tuple(unread)
@@ -127,6 +132,11 @@ def added(first: SensitiveSum, second: SensitiveSum) -> SensitiveSum:
 def unit_of(features: Any) -> int:
     """Rows that spans of such rows are cut at multiples of; see ``values.chunk_multiple``."""
     return CHUNK_ROWS if is_sparse(features) else chunk_multiple(features.shape[1])
+
+
+def part_of(oracle: Oracle, query: Query) -> ScaledOracle | None:
+    """Return the oracle of a part of a round's sparse rows, whose sums the driver scales; None if it does not."""
+    return oracle.of_a_part(query) if isinstance(oracle, MappedOracle) else None
 
 
 def _of_a_part(query: Query, oracle: Oracle, features: Any) -> Query:

@@ -61,12 +61,16 @@ class FlowerNodes:
     def __init__(self, grid: Grid, timeout: float) -> None:
         self.timeout = timeout
         self._grid = grid
+        self._of: tuple[object, object] = (None, None)
         self._places: dict[int, frozenset[int] | None] = {}
+        """Places of the clients of each node in the run ``_of``; in another run they have others."""
 
     def ask(self, query: bytes, step: int) -> Iterator[tuple[int, bytes | None]]:
         """Yield the answer of each node that hosts clients of this round; None for a node that failed."""
         nodes = sorted(self._grid.get_node_ids())
         asked = decode_query(query)
+        if self._of != (asked.run, asked.places):
+            self._of, self._places = (asked.run, asked.places), {}
         self._call([node for node in nodes if node not in self._places], asked)
         called = [
             node

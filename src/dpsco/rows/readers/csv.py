@@ -62,8 +62,8 @@ class CsvSource(TableSource):
     ) -> None:
         self._label = label
         self._paths, self._stamps = tuple(paths), Stamps(paths)
-        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-            raise InvalidArgument(f"Expected delimiter={delimiter!r} to be one letter, such as ';'.")
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n\0' or not delimiter.isascii()):
+            raise InvalidArgument(f"Expected delimiter={delimiter!r} to be one ASCII letter, such as ';'.")
         self._delimiter = delimiter or ("\t" if ".tsv" in self._paths[0].suffixes[-2:] else ",")
         self._stated = None if names is None else tuple(names)
         if self._stated is not None and (len(set(self._stated)) != len(self._stated) or not self._stated):

@@ -12,6 +12,8 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import numpy as np
+
 from dpsco.rows.readers.csv_quotes import LongRow, clean_rows
 
 __all__ = ["WholeRows"]
@@ -37,7 +39,6 @@ class WholeRows:
 
     def __init__(self, raw: BinaryIO, delimiter: str, size: int) -> None:
         self._raw, self._delimiter, self._size = raw, delimiter, size
-        self._plain = len(delimiter.encode()) == 1
         self.rest = b""
         """Bytes that were read and not handed out; to be followed by those that ``raw`` has left."""
         self.begun = False
@@ -47,7 +48,7 @@ class WholeRows:
         while block := self._raw.read(self._size):
             text = self.rest + block
             start = 3 if text.startswith(BOM_UTF8) else 0
-            cut, mended = clean_rows(text, self._delimiter, at_start=start) if self._plain else (0, text)
+            cut, mended = clean_rows(text, self._delimiter, at_start=start)
             if cut and len(text) > self._size:
                 self._check_first(text)
             if cut <= self.begun:
@@ -61,8 +62,11 @@ class WholeRows:
     def _check_first(self, text: bytes) -> None:
         """Raise ``LongRow`` if the row that began in an earlier block is longer than one."""
         end = text.find(b"\n", 1)
-        while end >= 0 and text.count(b'"', 0, end) % 2:
-            end = text.find(b"\n", end + 1)
+        if end >= 0 and text.count(b'"', 0, end) % 2:  # a cell of several lines
+            letters = np.frombuffer(text, dtype=np.uint8)
+            ends, quotes = (np.flatnonzero(letters == ord(letter)) for letter in '\n"')
+            outside = ends[np.searchsorted(quotes, ends) % 2 == 0]
+            end = int(outside[1]) if len(outside) > 1 else -1  # the first one is not in the file
         if end < 0 and b'"' not in text:
             end = len(text) - 1
         if end > self._size:

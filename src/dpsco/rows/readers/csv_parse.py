@@ -57,7 +57,8 @@ class CsvForm:
         kinds = {"text": pa.string(), "number": pa.string() if as_text else pa.float64()}
         blanks = LinesOfBlanks(first)
         with silent():
-            table = pa_csv.open_csv(
+            # Not the streaming reader: its threads read ahead, and may end a process that ends meanwhile.
+            table = pa_csv.read_csv(
                 pa.BufferReader(pa.py_buffer(text)),
                 read_options=pa_csv.ReadOptions(
                     use_threads=False, block_size=len(text) + 1, column_names=list(self._names), skip_rows=first
@@ -75,7 +76,7 @@ class CsvForm:
                     null_values=_MISSING,
                     check_utf8=False,  # a cell that is not UTF-8 is missing by itself
                 ),
-            ).read_all()
+            )
         columns = [_finite(_one(column)) for column in table.columns]
         return blanks.put_back(pa.record_batch(columns, names=list(self.wanted)))
 
