@@ -136,12 +136,17 @@ def test_a_line_of_a_file_moves_one_sum_whatever_it_holds(line, shuffle, tmp_pat
     compare(fit, (paths[0],), (paths[1],))
 
 
+@pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_layout_of_an_array_changes_no_bit_of_a_sum(dtype: Any, compiled: bool, monkeypatch: Any) -> None:
+def test_the_layout_of_an_array_changes_no_bit_of_a_sum(
+    dtype: Any, compiled: bool, small: bool, monkeypatch: Any
+) -> None:
     """Rows by columns, with gaps or in the other order of bytes: one kernel and one block size for the type."""
     if compiled:
         monkeypatch.setattr("dpsco.clipping.choose_oracle.COMPILED_FROM", 1)
+    if not small:
+        monkeypatch.setattr("dpsco.estimators.permuted_rows.SMALL_BYTES", 0)  # batches are gathered one by one
     rows = X.astype(dtype)
     gaps = np.zeros((2 * N, 2 * P), dtype)
     gaps[::2, ::2] = rows

@@ -303,7 +303,11 @@ STATE = (
     ),
     Mutant(
         "a run under the name of another, which is paid for",
-        (("release/ledger.py", 'if header["id"] != secret["id"]:', "if False:"),),
+        (
+            ("release/ledger.py", 'if header["id"] != secret["id"]:', "if False:"),
+            ("release/ledger.py", "canonical([self.run_id, self._digest, step])", "canonical([self._digest, step])"),
+            ("run/kept_facts.py", 'before["run"] == ledger.run_id', "True"),
+        ),
         ("tests/release/test_ledger_damage.py::test_the_name_of_a_run_that_was_paid_for_pays_for_no_other",),
     ),
     Mutant(
