@@ -143,4 +143,90 @@ FEDERATION = (
             "test_second_moments_under_replace_are_refused_whatever_method_asks_for_them[client]",
         ),
     ),
+    Mutant(
+        "a fork between the count of a federation and its key releases it a second time",
+        (
+            (
+                "engines/flower/presence.py",
+                'key = derive(new_key(), "count", digest)',
+                'key, process = derive(new_key(), "count", digest), __import__("os").getpid()',
+            ),
+        ),
+        (
+            "tests/engines/on_flower/test_presence.py::"
+            "test_a_fork_behind_the_last_round_does_not_release_the_count_a_second_time",
+        ),
+    ),
+    Mutant(
+        "the count of a federation whose run is gone decides for the next one",
+        (("engines/flower/cohorts.py", 'if not (folder / "run/run.json").exists() and', "if False and"),),
+        (
+            "tests/engines/on_flower/test_checkpoint.py::"
+            "test_the_verdict_of_a_federation_whose_run_is_gone_decides_nothing",
+        ),
+    ),
+    Mutant(
+        "clients of a federation whose header is lost are called twice",
+        (("engines/flower/server.py", 'form=f"{unit} {rule.digest()}"', "form=None"),),
+        ("tests/engines/on_flower/test_checkpoint.py::test_a_lost_header_lets_no_client_be_called_twice",),
+    ),
+    Mutant(
+        "a report of clients speaks of rows",
+        (("engines/flower/server.py", 'record="client", ', ""),),
+        ("tests/engines/on_flower/test_checkpoint.py::test_a_report_of_clients_promises_nothing_for_their_rows",),
+    ),
+    Mutant(
+        "sums of a federation left on disk by an error behind the last release",
+        (
+            (
+                "engines/flower/server.py",
+                "                    if run.complete:\n",
+                "                    if False:\n",
+            ),
+        ),
+        (
+            "tests/engines/on_flower/test_checkpoint.py::test_no_sum_is_left_on_disk_by_an_error_behind_the_last_release",
+        ),
+    ),
+    Mutant(
+        "a fork that releases the count of a federation again",
+        (
+            (
+                "engines/flower/server.py",
+                "        if self.process != os.getpid():\n",
+                "        self.process = os.getpid()\n        if False:\n",
+            ),
+        ),
+        (
+            "tests/engines/on_flower/test_presence.py::"
+            "test_a_fork_behind_the_last_round_does_not_release_the_count_a_second_time",
+        ),
+    ),
+    Mutant(
+        "one node's unreadable reply ends the run",
+        (("engines/flower/transport.py", "            return [None]\n", "            raise\n"),),
+        ("tests/engines/on_flower/test_replies.py::test_a_reply_that_cannot_be_read_is_that_of_one_node",),
+    ),
+    Mutant(
+        "a federation goes on with the answers of another",
+        (
+            (
+                "engines/flower/cohorts.py",
+                "hashlib.sha256(self.run_id.encode() + asked.digest)",
+                "hashlib.sha256(asked.digest)",
+            ),
+        ),
+        ("tests/engines/on_flower/test_checkpoint.py::test_answers_of_another_run_of_the_same_plan_are_refused",),
+    ),
+    Mutant(
+        "a federation that nobody answered is a success when it is resumed",
+        (
+            (
+                "engines/flower/cohorts.py",
+                'write_sealed(place, {"format": FORMAT, "run": self.run_id, "nobody answered": found})',
+                "return found and bool(self._rounds())",
+            ),
+        ),
+        ("tests/engines/on_flower/test_presence.py::test_a_federation_that_nobody_answered_stays_one",),
+    ),
 )

@@ -13,6 +13,7 @@ from tests.mutation.mutant import Mutant
 from tests.mutation.network_mutants import NETWORKS
 from tests.mutation.objective_mutants import OBJECTIVE
 from tests.mutation.one_row_mutants import ONE_ROW
+from tests.mutation.report_mutants import REPORT
 from tests.mutation.state_mutants import STATE
 from tests.mutation.surveyed_objective_mutants import SURVEYED_OBJECTIVE
 
@@ -304,6 +305,7 @@ MUTANTS = (
         (f"{SURVEYED}::test_both_stages_have_noise_for_the_whole_budget[replace]",),
     ),
     *STATE,
+    *REPORT,
     *OBJECTIVE,
     *SURVEYED_OBJECTIVE,
     Mutant(

@@ -1,4 +1,4 @@
-"""Seeded bugs of keys, ledgers, accounts, processes and reports: what a run remembers or says of itself."""
+"""Seeded bugs of keys, ledgers, accounts and processes: what a run remembers."""
 
 from __future__ import annotations
 
@@ -10,61 +10,9 @@ SURVEYED = "tests/run/test_surveyed.py"
 
 STATE = (
     Mutant(
-        "a cap that nobody keeps is in the report",
-        (
-            ("run/preconditions.py", "not in ((None, None), (limit, column)):", "is None:"),
-            (
-                "run/preconditions.py",
-                "max_rows_per_unit=limit, unit_column=column)",
-                "max_rows_per_unit=stated.max_rows_per_unit)",
-            ),
-        ),
-        ("tests/run/test_honest_reports.py::test_a_cap_that_the_rows_do_not_come_with_is_not_claimed",),
-    ),
-    Mutant(
-        "a refused call changes whom a run protects",
-        (("run/kept_facts.py", "if stated[name] not in (before[name], unstated):", "if False:"),),
-        ("tests/run/test_honest_reports.py::test_no_later_call_changes_whom_a_run_protects_or_by_how_much",),
-    ),
-    Mutant(
         "the hash of a prepared query stands for another query",
         (("release/releaser.py", "if known is query:", "if known is not None:"),),
         ("tests/release/test_release.py::test_another_query_than_the_prepared_one_is_told_apart",),
-    ),
-    Mutant(
-        "a complete capped run is given back under another column of ids",
-        (("run/kept_facts.py", "not (complete and stated == (None, None))", "not complete"),),
-        ("tests/run/test_honest_reports.py::test_a_complete_run_is_not_given_back_under_another_column_of_ids",),
-    ),
-    Mutant(
-        "a fork between the count of a federation and its key releases it a second time",
-        (
-            (
-                "engines/flower/presence.py",
-                'key = derive(new_key(), "count", digest)',
-                'key, process = derive(new_key(), "count", digest), __import__("os").getpid()',
-            ),
-        ),
-        (
-            "tests/engines/on_flower/test_presence.py::"
-            "test_a_fork_behind_the_last_round_does_not_release_the_count_a_second_time",
-        ),
-    ),
-    Mutant(
-        "the count of a federation whose run is gone decides for the next one",
-        (("engines/flower/cohorts.py", 'if not (folder / "run/run.json").exists() and', "if False and"),),
-        (
-            "tests/engines/on_flower/test_checkpoint.py::"
-            "test_the_verdict_of_a_federation_whose_run_is_gone_decides_nothing",
-        ),
-    ),
-    Mutant(
-        "a run goes on with other classes",
-        (("estimators/classifiers.py", "if goes_on and not", "if False and not"),),
-        (
-            "tests/estimators/test_partial_fit.py::"
-            "test_other_classes_in_the_middle_of_a_run_are_refused_and_change_nothing",
-        ),
     ),
     Mutant(
         "a refused call keeps the lock of its checkpoint",
@@ -72,29 +20,9 @@ STATE = (
         ("tests/run/test_honest_reports.py::test_a_refused_call_keeps_no_lock_while_its_error_lives",),
     ),
     Mutant(
-        "clients of a federation whose header is lost are called twice",
-        (("engines/flower/server.py", 'form=f"{unit} {rule.digest()}"', "form=None"),),
-        ("tests/engines/on_flower/test_checkpoint.py::test_a_lost_header_lets_no_client_be_called_twice",),
-    ),
-    Mutant(
         "the parameters of a run are read with other classes",
         (("cli/fit.py", "form=_form(labels, columns, args.feature_norm, block)", "form=None"),),
         ("tests/cli/test_fit.py::test_a_complete_run_is_not_read_with_other_classes_or_ranges",),
-    ),
-    Mutant(
-        "a report of clients speaks of rows",
-        (("engines/flower/server.py", 'record="client", ', ""),),
-        ("tests/engines/on_flower/test_checkpoint.py::test_a_report_of_clients_promises_nothing_for_their_rows",),
-    ),
-    Mutant(
-        "a capped run promises privacy to one row",
-        (("run/facts.py", 'record=facts.record if facts.max_rows_per_unit is None else "id"', "record=facts.record"),),
-        ("tests/run/test_honest_reports.py::test_a_capped_run_protects_an_id_and_not_one_of_its_rows",),
-    ),
-    Mutant(
-        "more rows of an id count than the noise covers",
-        (("run/preconditions.py", "stated.max_rows_per_unit > part.records", "False"),),
-        ("tests/run/test_honest_reports.py::test_a_capped_run_protects_an_id_and_not_one_of_its_rows",),
     ),
     Mutant(
         "released values of another run of the plan are given back",
@@ -108,33 +36,6 @@ STATE = (
         "the cap of a file's rows is not kept with the run",
         (("run/train.py", "capped_facts(facts, stream.cap)", "capped_facts(facts, None)"),),
         ("tests/run/test_honest_reports.py::test_rows_of_a_file_state_their_cap_by_themselves",),
-    ),
-    Mutant(
-        "sums from elsewhere pass for the library's",
-        (("run/facts.py", "clipping: Clipping | None = None", "clipping: Clipping | None = Clipping.LIBRARY"),),
-        ("tests/run/test_honest_reports.py::test_a_run_states_who_clips",),
-    ),
-    Mutant(
-        "a new run inherits the facts of a dead attempt in its folder",
-        (("run/kept_facts.py", ' and before["run"] == ledger.run_id', ""),),
-        (
-            "tests/run/test_honest_reports.py::"
-            "test_a_new_run_says_nothing_of_an_attempt_that_ended_before_its_first_release",
-        ),
-    ),
-    Mutant(
-        "a run may be resumed without its cap on the rows of a person",
-        (
-            (
-                "run/kept_facts.py",
-                "stated != (cap, column) and not (complete and stated == (None, None))",
-                "False",
-            ),
-        ),
-        (
-            "tests/run/test_honest_reports.py::"
-            "test_a_run_is_resumed_with_the_cap_on_the_rows_of_a_person_that_it_began_with",
-        ),
     ),
     Mutant(
         "tasks that wait for workers which wait for them",
@@ -202,11 +103,6 @@ STATE = (
         ("tests/clipping/torch/test_isolation.py::test_threads_that_share_an_oracle_get_the_sums_of_their_own_rows",),
     ),
     Mutant(
-        "rows of an interrupted call are taken again",
-        (("estimators/base.py", "targets, within=True)", "targets, within=True)\n        run.unfinished = False"),),
-        ("tests/estimators/test_partial_fit.py::test_an_interrupt_after_the_rows_were_taken_ends_the_run_too",),
-    ),
-    Mutant(
         "a query shows an iterate that its method may not show",
         (("run/run.py", 'raise HorizonError(f"{self._last_alone} A query holds an iterate.")', "pass"),),
         ("tests/methods/test_refusals.py::test_snowball_shows_nothing_before_its_last_iterate",),
@@ -252,41 +148,9 @@ STATE = (
         ),
     ),
     Mutant(
-        "sums of a federation left on disk by an error behind the last release",
-        (
-            (
-                "engines/flower/server.py",
-                "                    if run.complete:\n",
-                "                    if False:\n",
-            ),
-        ),
-        (
-            "tests/engines/on_flower/test_checkpoint.py::test_no_sum_is_left_on_disk_by_an_error_behind_the_last_release",
-        ),
-    ),
-    Mutant(
         "a fork that replaces files of its parent's checkpoint",
         (("json_files.py", "    if os.getpid() != process:\n", "    if False:\n"),),
         ("tests/faults/test_forks_while_writing.py::test_a_child_forked_while_a_file_is_written_writes_none",),
-    ),
-    Mutant(
-        "a fork that releases the count of a federation again",
-        (
-            (
-                "engines/flower/server.py",
-                "        if self.process != os.getpid():\n",
-                "        self.process = os.getpid()\n        if False:\n",
-            ),
-        ),
-        (
-            "tests/engines/on_flower/test_presence.py::"
-            "test_a_fork_behind_the_last_round_does_not_release_the_count_a_second_time",
-        ),
-    ),
-    Mutant(
-        "one node's unreadable reply ends the run",
-        (("engines/flower/transport.py", "            return [None]\n", "            raise\n"),),
-        ("tests/engines/on_flower/test_replies.py::test_a_reply_that_cannot_be_read_is_that_of_one_node",),
     ),
     Mutant(
         "the key left on disk after the last round",
@@ -300,15 +164,6 @@ STATE = (
         (
             "tests/release/test_ledger_files.py::test_the_secret_is_readable_by_its_owner_only_and_the_key_is_erased_at_the_end",
         ),
-    ),
-    Mutant(
-        "a run under the name of another, which is paid for",
-        (
-            ("release/ledger.py", 'if header["id"] != secret["id"]:', "if False:"),
-            ("release/ledger.py", "canonical([self.run_id, self._digest, step])", "canonical([self._digest, step])"),
-            ("run/kept_facts.py", 'before["run"] == ledger.run_id', "True"),
-        ),
-        ("tests/release/test_ledger_damage.py::test_the_name_of_a_run_that_was_paid_for_pays_for_no_other",),
     ),
     Mutant(
         "the secret readable by everybody",
@@ -407,19 +262,9 @@ STATE = (
         ("tests/run/test_honest_reports.py::test_a_fork_that_python_is_not_told_of_releases_nothing",),
     ),
     Mutant(
-        "facts state a smaller budget than the plan's",
-        (("run/preconditions.py", "if not same or whole.mu < part.mu:", "if False:"),),
-        ("tests/run/test_honest_reports.py::test_facts_cannot_state_a_smaller_budget_than_the_plan",),
-    ),
-    Mutant(
         "a watched run is resumed as a private one",
         (("run/stage.py", '"seeded": seeded, "watched": watched}', '"seeded": seeded}'),),
         ("tests/run/test_honest_reports.py::test_a_watched_run_stays_not_private_when_it_is_resumed",),
-    ),
-    Mutant(
-        "a run of the caller's oracle says that the library clips",
-        (("run/preconditions.py", "of_library = exact and", "of_library = True or"),),
-        ("tests/run/test_honest_reports.py::test_a_run_states_who_clips",),
     ),
     Mutant(
         "the rounds behind a survey begin again with a known key",
@@ -496,28 +341,6 @@ STATE = (
             "tests/release/test_ledger_files.py::"
             "test_released_values_go_into_no_file_that_the_run_did_not_create[symbolic link]",
         ),
-    ),
-    Mutant(
-        "a federation goes on with the answers of another",
-        (
-            (
-                "engines/flower/cohorts.py",
-                "hashlib.sha256(self.run_id.encode() + asked.digest)",
-                "hashlib.sha256(asked.digest)",
-            ),
-        ),
-        ("tests/engines/on_flower/test_checkpoint.py::test_answers_of_another_run_of_the_same_plan_are_refused",),
-    ),
-    Mutant(
-        "a federation that nobody answered is a success when it is resumed",
-        (
-            (
-                "engines/flower/cohorts.py",
-                'write_sealed(place, {"format": FORMAT, "run": self.run_id, "nobody answered": found})',
-                "return found and bool(self._rounds())",
-            ),
-        ),
-        ("tests/engines/on_flower/test_presence.py::test_a_federation_that_nobody_answered_stays_one",),
     ),
     Mutant(
         "a noise check that could see nothing has passed",
