@@ -12,7 +12,10 @@ __all__ = ["check_outputs", "check_page"]
 
 
 def check_outputs(*, room: int = 1 << 16, **files: Path | None) -> None:
-    """Raise ``InvalidArgument`` unless every file can be written. Names are those of options, with underscores."""
+    """Raise ``InvalidArgument`` unless every file can be written, with ``room`` bytes to spare.
+
+    Names are those of options, with underscores.
+    """
     for name, path in files.items():
         if path is not None:
             check_writable(path, f"--{name.replace('_', '-')} {path}", room=room)

@@ -53,7 +53,7 @@ class Facts:
     trusted : tuple of str
         Who besides this process sees rows or un-noised sums, and what else is taken on trust.
     max_rows_per_unit : int, optional
-        Rows of one id that count, where rows carry ids.
+        Rows of one id that count, where rows carry ids. Whoever counts them states it; ``train`` asks its rows.
     unit_column : str, optional
         The column of those ids, where a file has them: a resumed run must count by the same.
     form : str, optional
