@@ -36,9 +36,10 @@ SEGMENT = 512
 _TILE_BYTES = 1 << 14
 """Half of the smallest cache: rows are still there when their sum is made."""
 
-AHEAD = 512
-"""Distance in vectors (32 KB) by which scores prefetch rows; sums prefetch one tile ahead. The hardware prefetcher
-follows neither four rows at a time nor the second read of a tile; without prefetching, half the bandwidth is lost."""
+AHEAD = 1 << 15
+"""Bytes between a tile and the one that its scores prefetch, and its sums once more: a busy processor drops hints. The
+hardware prefetcher follows neither four rows at a time nor the second read of a tile; without prefetching, half the
+bandwidth is lost."""
 
 
 def block_rows(itemsize: int) -> int:
@@ -58,9 +59,12 @@ def padded(width: int, itemsize: int) -> int:
 
 @njit(forceinline=True, **INNER)
 def four_scores(
-    rows: Any, b0: int, b1: int, b2: int, b3: int, width: int, points: Any, stride: int, out: Any, k: int
+    rows: Any, b0: int, b1: int, b2: int, b3: int, width: int, points: Any, stride: int, out: Any, k: int, ahead: int
 ) -> None:
-    """Add <a, x_0>, <a, x_1>, ||a||^2 of the rows that start at b0 .. b3 to out[k : k + 4] of each third of ``out``."""
+    """Add <a, x_0>, <a, x_1>, ||a||^2 of the rows that start at b0 .. b3 to out[k : k + 4] of each third of ``out``.
+
+    Prefetch as many rows from ``ahead``.
+    """
     whole = width - width % lanes(rows)
     start = 0
     while True:
@@ -69,7 +73,7 @@ def four_scores(
         j = start
         while j < stop:  # range(start, stop, step) divides to count its steps, which takes as long as a short row
             for r in range(4):
-                prefetch(rows, b0 + AHEAD * lanes(rows) + 4 * j + r * lanes(rows))
+                prefetch(rows, ahead + 4 * j + r * lanes(rows))
             u, v = load(points, j), load(points, stride + j)
             a = load(rows, b0 + j)
             s0, t0, q0 = fma(a, u, s0), fma(a, v, t0), fma(a, a, q0)
@@ -193,13 +197,18 @@ class Memory(NamedTuple):
 
 
 @njit(forceinline=True, **INNER)
-def tile_scores(ask: Any, rows: Any, first: int, count: int, width: int, points: Any, stride: int, scores: Any) -> None:
-    """Write <a, x_0>, <a, x_1>, ||a||^2 of ``count`` rows, with the intercept, to the thirds of ``scores``."""
+def tile_scores(
+    ask: Any, rows: Any, first: int, count: int, width: int, points: Any, stride: int, scores: Any, ahead: int
+) -> None:
+    """Write <a, x_0>, <a, x_1>, ||a||^2 of ``count`` rows, with the intercept, to the thirds of ``scores``.
+
+    Prefetch as many from row ``ahead``.
+    """
     scores[:] = 0.0
     for k in range(0, count, 4):
         b0, b1 = (first + k) * width, (first + min(k + 1, count - 1)) * width
         b2, b3 = (first + min(k + 2, count - 1)) * width, (first + min(k + 3, count - 1)) * width
-        four_scores(rows, b0, b1, b2, b3, width, points, stride, scores, k)
+        four_scores(rows, b0, b1, b2, b3, width, points, stride, scores, k, (ahead + k) * width)
     if ask.intercept:
         for k in range(count):
             scores[k] += points[width]
@@ -225,7 +234,7 @@ def take(
 ) -> None:
     """Process pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left."""
     total, extra, tile, every, at, chosen = memory
-    stride = points.size // 2
+    stride, away = points.size // 2, step * max(1, AHEAD // (step * width * rows.itemsize))
     clipped, zeroed, careful = 0, 0, False
     piece = claim(counter)
     while piece < len(edges) - 1:
@@ -234,11 +243,10 @@ def take(
         while first < end:
             stop = min(start + block, end)
             count = min(step, stop - first)
-            tile_scores(ask, rows, first, count, width, points, stride, tile.scores)
+            ahead = min(first + away, end - count)  # inside this piece: other pieces may belong to other threads
+            tile_scores(ask, rows, first, count, width, points, stride, tile.scores, ahead)
             used, over = factors(ask, tile, labels, first, count)
             clipped += over
-            # Prefetch the tile after the next, only inside this piece; other pieces may belong to other threads.
-            ahead = min(first + 2 * step, end - count)
             if used == count and count % 8 == 0:
                 for k in range(0, count, 8):
                     add_eight(rows, first * width, every, tile.factors, k, width, total, (ahead + k) * width)
