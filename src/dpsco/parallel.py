@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
 from functools import cache
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -86,40 +85,46 @@ class _Job:
             time.sleep(1e-3)
 
 
-@contextmanager
-def team(threads: int) -> Iterator[Callable[[Work, Callable[[], None]], None]]:
+class team:  # noqa: N801 - called like a function; a generator in its place costs rounds a few microseconds
     """Yield ``share(work, then)``, which runs ``work(0)`` in the caller and ``work(1)`` .. in idle helper threads.
 
     The caller runs ``then()`` once all threads have left the job, in the order of the jobs. All jobs are complete when
     the context exits. An error of any thread is raised in the caller.
     """
-    if threads == 1:
-        yield _alone
-        return
-    helpers, jobs = _helpers(threads - 1, os.getpid()), deque[_Job]()
 
-    def share(work: Work, then: Callable[[], None]) -> None:
+    __slots__ = ("_helpers", "_jobs")
+
+    def __init__(self, threads: int) -> None:
+        self._helpers = _helpers(threads - 1, os.getpid()) if threads > 1 else []
+        self._jobs = deque[_Job]()
+
+    def __enter__(self) -> Callable[[Work, Callable[[], None]], None]:
+        return self._share if self._helpers else _alone
+
+    def _share(self, work: Work, then: Callable[[], None]) -> None:
+        jobs = self._jobs
         while len(jobs) >= _OPEN_JOBS:
             jobs[0].wait()
             jobs.popleft()
         job = _Job(work, then)
         jobs.append(job)
         try:
-            for helper in helpers:
+            for helper in self._helpers:
                 helper.put(job)
             _aside()
             work(0)
         finally:
             job.close()
 
-    try:
-        yield share
-        while jobs:
-            jobs[0].wait()  # the job stays in the list until all have left, so an interrupt abandons none
-            jobs.popleft()
-    finally:  # after an error, no work of the round continues in the background
-        for job in jobs:
-            job.abandon()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        jobs = self._jobs
+        try:
+            while jobs and kind is None:
+                jobs[0].wait()  # the job stays in the list until all have left, so an interrupt abandons none
+                jobs.popleft()
+        finally:  # after an error, no work of the round continues in the background
+            for job in jobs:
+                job.abandon()
 
 
 def _alone(work: Work, then: Callable[[], None]) -> None:
@@ -127,19 +132,24 @@ def _alone(work: Work, then: Callable[[], None]) -> None:
     then()
 
 
-@contextmanager
-def beside(task: Callable[[], Any]) -> Iterator[None]:
+class beside:  # noqa: N801 - as ``team``
     """Run ``task`` in the caller while its helpers begin with the first job that it shares in this context.
 
     The helpers do more of the job then, so the task costs half of its time, or less where all wait for memory. Without
     helpers it does not run: it prepares what whoever needs it makes otherwise.
     """
-    before = getattr(_HERE, "aside", None)
-    _HERE.aside = task
-    try:
-        yield
-    finally:
-        _HERE.aside = before
+
+    __slots__ = ("_before", "_task")
+
+    def __init__(self, task: Callable[[], Any]) -> None:
+        self._task, self._before = task, None
+
+    def __enter__(self) -> None:
+        self._before = getattr(_HERE, "aside", None)
+        _HERE.aside = self._task
+
+    def __exit__(self, *_: object) -> None:
+        _HERE.aside = self._before
 
 
 def _aside() -> None:
@@ -152,6 +162,8 @@ def _aside() -> None:
 def _helpers(count: int, process: int) -> list[SimpleQueue[_Job]]:
     """Return the inboxes of the first ``count`` helper threads; threads are created once and reused."""
     inboxes = _team(process)
+    if len(inboxes) >= count:
+        return inboxes[:count]
     with _GROWING.lock:
         while len(inboxes) < count:
             inboxes.append(SimpleQueue())

@@ -143,10 +143,12 @@ class Query:
 
     def __post_init__(self) -> None:
         # Points belong to the method's state: an oracle that works in place would write rows into it.
-        points = tuple(np.ascontiguousarray(point, dtype=np.float64).view() for point in self.points)
-        for point in points:
-            point.setflags(write=False)
-        object.__setattr__(self, "points", points)
+        points = []
+        for point in self.points:
+            view = np.ascontiguousarray(point, dtype=np.float64).view()
+            view.setflags(write=False)
+            points.append(view)
+        object.__setattr__(self, "points", tuple(points))
 
     def digest(self, points: Sequence[bytes] | None = None) -> bytes:
         """Compute the SHA-256 of all fields; it identifies the query.

@@ -11,7 +11,7 @@ SURVEYED = "tests/run/test_surveyed.py"
 STATE = (
     Mutant(
         "the hash of a prepared query stands for another query",
-        (("release/releaser.py", "if known is query:", "if known is not None:"),),
+        (("release/releaser.py", "if begun is not None and known is query:", "if begun is not None:"),),
         ("tests/release/test_release.py::test_another_query_than_the_prepared_one_is_told_apart",),
     ),
     Mutant(
@@ -121,7 +121,7 @@ STATE = (
     ),
     Mutant(
         "the same batch released for another query under one key",
-        (("release/releaser.py", '"fingerprint", asked, ', '"fingerprint", '),),
+        (("release/releaser.py", '"fingerprint", query.digest(points)', '"fingerprint", b""'),),
         ("tests/release/test_release.py::test_another_query_for_a_released_round_is_refused",),
     ),
     Mutant(

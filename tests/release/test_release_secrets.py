@@ -77,9 +77,10 @@ def test_no_key_or_noise_is_reachable_from_a_result(monkeypatch: pytest.MonkeyPa
             keys.append(key)
             super().__init__(key)
 
-        def __call__(self, row: int, size: int, *, start: int = 0) -> np.ndarray:
-            draws.append(super().__call__(row, size, start=start))
-            return draws[-1]
+        def rows(self, first: int, count: int, size: int, *, start: int = 0) -> np.ndarray:
+            block = super().rows(first, count, size, start=start)
+            draws.extend(block)
+            return block
 
     monkeypatch.setattr(release, "Normals", Recorded)
     result = _result()

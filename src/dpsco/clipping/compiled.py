@@ -75,7 +75,9 @@ class _Sums:
         for own in owns[1:]:
             owns[0] += own
         for own in owns[:1]:
-            answer.total += to_grid(own[0] if self._scale is None else own[0] * self._scale, grid)
+            total = own[0] if self._scale is None else own[0] * self._scale
+            # Without an origin and a scale, the kernel adds multiples of the grid.
+            answer.total += to_grid(total, grid) if self._moved or self._scale is not None else total
         for own in owns:
             give_back(own.reshape(-1))
         for clipped, zeroed, *_ in self.tallies.tolist():

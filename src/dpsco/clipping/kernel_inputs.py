@@ -55,8 +55,9 @@ def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:
     """
     if given != _FLOAT32:
         return _FLOAT64
-    fits = all(float(point.dot(point)) < _FLOAT32_RANGE**2 for point in query.points)
-    fits &= 1 / _FLOAT32_RANGE <= query.clip <= _FLOAT32_RANGE or math.isinf(query.clip)
+    fits = 1 / _FLOAT32_RANGE <= query.clip <= _FLOAT32_RANGE or math.isinf(query.clip)
+    for point in query.points:
+        fits &= bool(point.dot(point) < _FLOAT32_RANGE**2)
     return _FLOAT32 if fits else _FLOAT64
 
 

@@ -66,8 +66,8 @@ def _add_fours(weights: Array, vectors: Sequence[Array], out: Array, *, anew: bo
 
 def digests(*vectors: Array) -> list[bytes]:
     """Return the SHA-256 of each vector's bytes."""
-    if max(vector.size for vector in vectors) < _LONG:
-        return [_digest(vector) for vector in vectors]
+    if max(map(len, vectors)) < _LONG:
+        return list(map(_digest, vectors))
     found = [b""] * len(vectors)
 
     def find(k: int) -> None:

@@ -21,7 +21,7 @@ import hmac
 import math
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -38,9 +38,11 @@ __all__ = [
     "NOISE_SUPPORT",
     "SEGMENT",
     "Normals",
+    "begin",
     "bernoulli",
     "check_key",
     "derive",
+    "end",
     "new_key",
     "normals",
     "positions",
@@ -75,11 +77,26 @@ def check_key(key: object) -> bytes:
 
 def derive(key: bytes, *context: bytes | str | int) -> bytes:
     """Derive a 256-bit key for one purpose: HMAC-SHA256(key, context), with length-prefixed parts of the context."""
-    message = bytearray()
+    return hmac.digest(key, _prefixed(context), "sha256")
+
+
+def begin(key: bytes, *context: bytes | str | int) -> hmac.HMAC:
+    """SECRET: begin ``derive(key, *context, last)``; ``end`` does the rest, in less time than all of it takes."""
+    return hmac.new(key, _prefixed(context), "sha256")
+
+
+def end(begun: hmac.HMAC, last: bytes) -> bytes:
+    """Return ``derive(key, *context, last)``, once: it uses ``begun`` up."""
+    begun.update(_prefixed((last,)))
+    return begun.digest()
+
+
+def _prefixed(context: Iterable[bytes | str | int]) -> bytes:
+    message = b""
     for part in context:
         data = part.to_bytes(8, "little") if isinstance(part, int) else part.encode() if isinstance(part, str) else part
         message += len(data).to_bytes(8, "little") + data
-    return hmac.digest(key, message, "sha256")
+    return message
 
 
 class Normals:
@@ -101,16 +118,23 @@ class Normals:
 
     def __call__(self, row: int, size: int, *, start: int = 0) -> Array:
         """Return coordinates ``start .. start + size`` of vector number ``row``."""
-        out = np.empty(size)
+        return self.rows(row, 1, size, start=start)[0]
+
+    def rows(self, first: int, count: int, size: int, *, start: int = 0) -> Array:
+        """Return vectors ``first .. first + count``, of shape (count, size): the same as one by one, in less time."""
+        out = np.empty((count, size))
 
         def fill(segment: int) -> None:
-            first, last = max(start, segment * SEGMENT), min(start + size, (segment + 1) * SEGMENT)
-            cipher, own = self._cipher(segment), out[first - start : last - start]
-            generator = cipher.at(row)
+            begin, last = max(start, segment * SEGMENT), min(start + size, (segment + 1) * SEGMENT)
+            cipher, own = self._cipher(segment), out[:, begin - start : last - start]
             # Ziggurat uses a varying number of random words per normal, so every draw begins at the segment's start.
-            before = generator.standard_normal(first - segment * SEGMENT)
-            generator.standard_normal(out=own)
-            _redraw_tails(before, own, cipher, row)
+            before = np.empty((count, begin - segment * SEGMENT))
+            for i in range(count):
+                generator = cipher.at(first + i)
+                if before.size:
+                    generator.standard_normal(out=before[i])
+                generator.standard_normal(out=own[i])
+            _redraw_tails(before, own, cipher, first)
             self._give_back(segment, cipher)
 
         _each(fill, range(start // SEGMENT, -(-(start + size) // SEGMENT)))
@@ -118,15 +142,21 @@ class Normals:
 
     def dither(self, row: int, size: int, bits: int) -> NDArray[np.int64]:
         """Return ``size`` independent integers, uniform from -2^(bits-1) to 2^(bits-1) - 1; 0 if ``bits`` is 0."""
-        out = np.zeros(size, dtype=np.int64)
+        return self.dithers(row, 1, size, bits)[0]
+
+    def dithers(self, first: int, count: int, size: int, bits: int) -> NDArray[np.int64]:
+        """Return the dithers of rows ``first .. first + count``, of shape (count, size)."""
+        out = np.zeros((count, size), dtype=np.int64)
         kind = np.dtype("<u2" if bits <= 16 else "<u4" if bits <= 32 else "<u8")
 
         def fill(segment: int) -> None:
-            own = out[segment * SEGMENT : (segment + 1) * SEGMENT]
+            own = out[:, segment * SEGMENT : (segment + 1) * SEGMENT]
+            words = np.empty((count, -(-own.shape[1] * kind.itemsize // 8)), "<u8")
             cipher = self._cipher(segment)
-            words = cipher.at(row | _DITHER).bit_generator.random_raw(-(-own.size * kind.itemsize // 8))
+            for i in range(count):
+                words[i] = cipher.at((first + i) | _DITHER).bit_generator.random_raw(words.shape[1])
             self._give_back(segment, cipher)
-            drawn = words.astype("<u8", copy=False).view(kind)[: own.size]
+            drawn = words.view(kind)[:, : own.shape[1]]
             drawn >>= kind.type(8 * kind.itemsize - bits)
             own[:] = drawn
             own -= 1 << (bits - 1)
@@ -164,15 +194,16 @@ def _each(fill: Callable[[int], None], segments: range) -> None:
         for_each(fill, segments)
 
 
-def _redraw_tails(before: Array, own: Array, cipher: _Cipher, row: int) -> None:
-    """Replace the entries of ``own`` beyond ``EDGE``; ``before`` precedes it in the segment and has its own tails."""
-    far = np.flatnonzero(np.abs(own) > EDGE)
-    if far.size:
-        magnitudes = _beyond(cipher.at(row | _TAIL))
-        for _ in range(int(np.count_nonzero(np.abs(before) > EDGE))):
+def _redraw_tails(before: Array, own: Array, cipher: _Cipher, first: int) -> None:
+    """Replace the entries of ``own`` beyond ``EDGE``; ``before`` precedes them in the segment and has its own tails."""
+    width = own.shape[1]
+    far = np.flatnonzero(np.abs(own) > EDGE).tolist()
+    for i in dict.fromkeys(place // width for place in far):
+        magnitudes = _beyond(cipher.at((first + i) | _TAIL))
+        for _ in range(int(np.count_nonzero(np.abs(before[i]) > EDGE))):
             next(magnitudes)
-        for place in far.tolist():
-            own[place] = math.copysign(next(magnitudes), own[place])
+        for j in (place - i * width for place in far if place // width == i):
+            own[i, j] = math.copysign(next(magnitudes), own[i, j])
 
 
 def _beyond(generator: np.random.Generator) -> Iterator[float]:

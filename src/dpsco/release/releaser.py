@@ -16,6 +16,7 @@ Cost
 from __future__ import annotations
 
 import hmac
+import itertools
 import math
 import threading
 from collections import deque
@@ -32,7 +33,7 @@ from dpsco.release.calibration import Calibration, Uneven
 from dpsco.release.ledger import Ledger
 from dpsco.release.long_vectors import digests
 from dpsco.release.mechanisms.protocol import Mechanism, NoiseBuffers
-from dpsco.release.noise import Normals, bernoulli, derive, normals, positions
+from dpsco.release.noise import Normals, begin, bernoulli, derive, end, normals, positions
 
 __all__ = ["Releaser"]
 
@@ -83,7 +84,8 @@ class Releaser:
         # What was drawn so far, at most one value. Whoever needs noise takes it out and puts the next one in.
         self._drawn: deque[_Drawn] = deque(maxlen=1)
         self._normals: Normals | None = None
-        self._hashed: tuple[Query | None, bytes] = (None, b"")
+        # A query and its fingerprint, begun: what is left is to add the sum. Used once, like the noise.
+        self._begun: deque[tuple[Query, hmac.HMAC]] = deque(maxlen=1)
         self._replay = () if replay is None else replay
         # Re-entrant: an interrupt can leave it held, and the thread that was interrupted must be able to try again.
         self._one_at_a_time = threading.RLock()
@@ -91,7 +93,7 @@ class Releaser:
 
     def forget(self) -> None:
         """Drop the buffers in a forked child, and replace the lock, which a thread of the parent may hold."""
-        self._drawn, self._normals = deque(maxlen=1), None
+        self._drawn, self._begun, self._normals = deque(maxlen=1), deque(maxlen=1), None
         self._one_at_a_time = threading.RLock()
 
     @property
@@ -140,7 +142,7 @@ class Releaser:
             step = query.step
             if len(self._replay) <= step < self._mechanism.horizon and self._ledger.value(step) is None:
                 self._noise(step, self._calibration.at(step))
-                self._hashed = query, query.digest(digests(*query.points))
+                self._begun.append((query, self._begin_fingerprint(query, digests(*query.points))))
 
     def _release(self, query: Query, clipped: Clipped) -> Released:
         self._ledger.check_process()
@@ -154,7 +156,7 @@ class Releaser:
         if (query.clip, query.grid, query.rowwise) != (paid.clip, paid.grid, paid.rowwise):
             raise LedgerError("The noise is calibrated for another clip, grid or rounding than the query's.")
         total = clipped.total
-        if total.shape != (self._dimension,) or total.dtype != np.float64 or not np.isfinite(total).all():
+        if total.shape != (self._dimension,) or total.dtype != np.float64 or not _all_finite(total):
             raise DataError(
                 f"Expected the oracle to return a finite float64 sum of {self._dimension} numbers. "
                 "An oracle must clip every row and count non-finite rows as zero."
@@ -196,7 +198,7 @@ class Releaser:
     def close(self) -> None:
         """Drop the noise state and erase the key, after the last round."""
         with self._one_at_a_time:
-            self._drawn, self._normals = deque(maxlen=1), None
+            self._drawn, self._begun, self._normals = deque(maxlen=1), deque(maxlen=1), None
             self._ledger.erase_key()
 
     def _noise(self, step: int, paid: Calibration) -> Array:
@@ -210,13 +212,23 @@ class Releaser:
 
     def _more(self, drawn: _Drawn) -> _Drawn:
         """Draw the noise of the next rounds together: after a round over many rows, each call begins in cold caches."""
-        at, buffers, noise = drawn.next, drawn.buffers, []
-        for _ in range(max(1, min(_TOGETHER, _NUMBERS // self._dimension, self._mechanism.horizon - at))):
-            own, buffers = self._mechanism.increment(buffers, at, self._draw)
-            paid = self._calibration.at(at)
-            noise.append(self._dithered(to_grid(own, paid.grid), at, paid))
-            at += 1
-        return _Drawn(at, buffers, tuple(noise))
+        at, buffers, size, increments = drawn.next, drawn.buffers, self._dimension, []
+        paid, most = self._calibration.at(at), min(_TOGETHER, _NUMBERS // size, self._mechanism.horizon - at)
+        alike = itertools.takewhile(lambda i: self._calibration.at(at + i) is paid, range(1, most))
+        count = 1 + sum(1 for _ in alike)
+        rows: Array = np.empty((0, size))
+        if self._mechanism.rows == self._mechanism.horizon:  # round t draws row t
+            rows = self._source().rows(at, count, size)
+            rows *= self._calibration.deviation(at)
+
+        def draw(row: int) -> Array:
+            return rows[row - at] if 0 <= row - at < len(rows) else self._draw(row)
+
+        for step in range(at, at + count):
+            own, buffers = self._mechanism.increment(buffers, step, draw)
+            increments.append(own)
+        together = np.array(increments) if count > 1 else increments[0][None]
+        return _Drawn(at + count, buffers, tuple(self._dithered(to_grid(together, paid.grid), at, paid)))
 
     def _drawn_before(self, step: int) -> _Drawn:
         """Take what was drawn, which nobody else has: the mechanism may overwrite the buffers.
@@ -249,15 +261,23 @@ class Releaser:
     def _dithered(self, noise: Array, step: int, paid: Calibration) -> Array:
         bits = round(math.log2(paid.window / paid.grid)) if paid.window > paid.grid else 0
         if bits:
-            noise += self._source().dither(step, self._dimension, bits) * paid.grid
+            noise += self._source().dithers(step, len(noise), self._dimension, bits) * paid.grid
         return noise
 
     def _fingerprint(self, query: Query, clipped: Clipped) -> bytes:
         # Hash each vector, in parallel, then take the keyed hash of the digests: it is as hard to forge.
-        known, asked = self._hashed
-        if known is query:
+        known, begun = self._begun.pop() if self._begun else (None, None)
+        if begun is not None and known is query:
             (total,) = digests(clipped.total)
         else:
             total, *points = digests(clipped.total, *query.points)
-            asked = query.digest(points)
-        return derive(self._ledger.key, "fingerprint", asked, total)
+            begun = self._begin_fingerprint(query, points)
+        return end(begun, total)
+
+    def _begin_fingerprint(self, query: Query, points: list[bytes]) -> hmac.HMAC:
+        return begin(self._ledger.key, "fingerprint", query.digest(points))
+
+
+def _all_finite(vector: Array) -> bool:
+    """Whether all numbers are finite. A finite sum of squares says so in one read; another may have overflowed."""
+    return math.isfinite(vector.dot(vector)) or bool(np.isfinite(vector).all())

@@ -54,6 +54,7 @@ class ArrayStream(Stream):
         self._rows_there = data.shape[0] if hasattr(data, "shape") else len(data)
         self._labels = admit_labels(labels, self._rows_there)
         self._features: Any = None
+        self._rows_at_once = 0
         self.rows_available = self._rows_there
 
     def _check(self, layout: Layout) -> None:
@@ -65,6 +66,8 @@ class ArrayStream(Stream):
         if width is None and self._non_finite == "error" and is_rows(self._data):
             width = _same_width(self._data)
         self._features = admit(self._data, declared_by(self._data, width, self._dtype))
+        views = isinstance(self._features, (np.ndarray, CsrRows))
+        self._rows_at_once = chunk_rows(self._features, _VIEW_BYTES if views else COPY_BYTES)
         if self._non_finite == "error":
             if getattr(getattr(self._data, "dtype", None), "kind", "") == "c":
                 raise DataError(f"Complex data not supported: X holds complex numbers. {_REMEDY}")
@@ -124,8 +127,7 @@ class ArrayStream(Stream):
         if self._order is not None:
             yield from self._picked(self._order[first:last])
             return
-        views = isinstance(self._features, (np.ndarray, CsrRows))
-        rows = chunk_rows(self._features, _VIEW_BYTES if views else COPY_BYTES)
+        rows = self._rows_at_once
         for start in range(first, last, rows):
             stop = min(start + rows, last)
             yield self._features[start:stop], self._labels[start:stop]

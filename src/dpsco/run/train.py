@@ -179,7 +179,8 @@ def drive(
             seen = run.finish_round()
             if on_round is not None and seen is not None:
                 on_round(seen)
-            advance(run.plan.rounds if run.second is None else 1 + run.second.plan.rounds)
+            if progress:
+                advance(run.plan.rounds if run.second is None else 1 + run.second.plan.rounds)
     return run.result
 
 
