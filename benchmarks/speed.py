@@ -35,7 +35,7 @@ from dpsco.clipping.low_rank_map import LowRankMap
 from dpsco.methods import InGeometry
 from dpsco.query import Batch, Query
 
-ROUNDS, REPEATS = 32, 7
+ROUNDS, REPEATS, LEAST_SECONDS = 32, 7, 3.0
 THREADS = 2
 DENSE_MARKS = {32: 2.4, 256: 1.5, 2048: 1.5}
 METRIC_MARK, SPARSE_MARK, DIAGONAL_MARK, SOFTMAX_MARK, GROWTH_MARK = 4.0, 1.2, 1.3, 1.4, 0.05
@@ -57,9 +57,11 @@ def machine() -> str:
 def interleaved(
     tasks: dict[str, Callable[[], Any]], repeats: int = REPEATS, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
-    """Median seconds of each task, run in turn so that a disturbance meets all of them."""
+    """Median seconds of each task, run in turn so that a disturbance meets all of them; short tasks more often."""
     times: dict[str, list[float]] = {name: [] for name in tasks}
-    for _ in range(repeats + 1):
+    begun, done = time.perf_counter(), 0
+    while done <= repeats or time.perf_counter() < begun + LEAST_SECONDS:
+        done += 1
         for name, task in tasks.items():
             start = clock()
             task()

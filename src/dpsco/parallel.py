@@ -37,11 +37,11 @@ def available_threads() -> int:
 class _Job:
     """Work that helper threads may join while it is open. The caller also works, so it never idles waiting for one."""
 
-    __slots__ = ("_closed", "_errors", "_inside", "_left", "_lock", "_then", "_work")
+    __slots__ = ("_aside", "_closed", "_errors", "_inside", "_left", "_lock", "_then", "_work")
 
-    def __init__(self, work: Work, then: Callable[[], None]) -> None:
+    def __init__(self, work: Work, then: Callable[[], None], aside: Callable[[], Any] | None) -> None:
         self._work: Work | None = work
-        self._then = then
+        self._then, self._aside = then, aside
         self._lock, self._left = threading.Lock(), threading.Lock()
         self._left.acquire()
         self._inside, self._closed = 0, False
@@ -53,12 +53,15 @@ class _Job:
             if work is None:
                 return
             self._inside += 1
+            aside, self._aside = self._aside, None
         try:
+            if aside is not None:
+                aside()
             work(k)
         except BaseException as error:  # raised by ``wait`` in the caller
             self._errors.append(error)
         finally:
-            del work  # it references rows
+            del work, aside  # they reference rows and noise
             with self._lock:
                 self._inside -= 1
                 if self._closed and not self._inside:
@@ -69,7 +72,7 @@ class _Job:
         with self._lock:
             if not self._closed and not self._inside:
                 self._left.release()
-            self._closed, self._work = True, None
+            self._closed, self._work, self._aside = True, None, None
 
     def wait(self) -> None:
         """Wait until all helpers have left a closed job, then raise their first error or call ``then``."""
@@ -106,12 +109,12 @@ class team:  # noqa: N801 - called like a function; a generator in its place cos
         while len(jobs) >= _OPEN_JOBS:
             jobs[0].wait()
             jobs.popleft()
-        job = _Job(work, then)
+        job = _Job(work, then, getattr(_HERE, "aside", None))
+        _HERE.aside = None
         jobs.append(job)
         try:
             for helper in self._helpers:
                 helper.put(job)
-            _aside()
             work(0)
         finally:
             job.close()
@@ -133,10 +136,10 @@ def _alone(work: Work, then: Callable[[], None]) -> None:
 
 
 class beside:  # noqa: N801 - as ``team``
-    """Run ``task`` in the caller while its helpers begin with the first job that it shares in this context.
+    """Let the first helper that joins the first job of this context run ``task`` before it works.
 
-    The helpers do more of the job then, so the task costs half of its time, or less where all wait for memory. Without
-    helpers it does not run: it prepares what whoever needs it makes otherwise.
+    The caller begins with the job meanwhile: a helper takes as long to wake up as many rows take. Without helpers the
+    task does not run, nor if the job ends before one joins: it prepares what whoever needs it makes otherwise.
     """
 
     __slots__ = ("_before", "_task")
@@ -150,13 +153,6 @@ class beside:  # noqa: N801 - as ``team``
 
     def __exit__(self, *_: object) -> None:
         _HERE.aside = self._before
-
-
-def _aside() -> None:
-    task = getattr(_HERE, "aside", None)
-    if task is not None:
-        _HERE.aside = None
-        task()
 
 
 def _helpers(count: int, process: int) -> list[SimpleQueue[_Job]]:
@@ -226,7 +222,7 @@ def in_order(tasks: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
 
 _Todo = SimpleQueue[tuple["Future[Any]", Callable[[], Any]]]
 _HERE = threading.local()
-"""``works`` is True in workers; ``aside`` is what the caller has to do beside its next job."""
+"""``works`` is True in workers; ``aside`` is what is to be done beside the caller's next job."""
 
 
 def _workers(threads: int, process: int) -> _Todo:

@@ -101,7 +101,7 @@ def test_a_plan_and_its_own_oracle_pass() -> None:
 @pytest.mark.parametrize("factor", [0.5, 0.9, 1.1])
 def test_noise_of_another_size_fails_the_white_box_audit(factor: float, monkeypatch) -> None:
     draw = Releaser._draw
-    monkeypatch.setattr(Releaser, "_draw", lambda self, row: factor * draw(self, row))
+    monkeypatch.setattr(Releaser, "_draw", lambda self, *rows: factor * draw(self, *rows))
     check = transcript_check(plan_subject(plan(), oracles.gradient), np.ones((1, 16)), np.ones(1), 1e-6)
     assert not check.passed
     assert ("less" if factor < 1 else "more") in " ".join(check.findings)
@@ -109,18 +109,22 @@ def test_noise_of_another_size_fails_the_white_box_audit(factor: float, monkeypa
 
 def test_noise_used_twice_fails_the_white_box_audit(monkeypatch) -> None:
     draw = Releaser._draw
-    monkeypatch.setattr(Releaser, "_draw", lambda self, row: draw(self, row // 2))
+
+    def twice(self: Releaser, first: int, count: int) -> np.ndarray:
+        return np.concatenate([draw(self, row // 2, 1) for row in range(first, first + count)])
+
+    monkeypatch.setattr(Releaser, "_draw", twice)
     check = transcript_check(plan_subject(plan(), oracles.gradient), np.ones((1, 16)), np.ones(1), 1e-6)
     assert "shared between rounds" in " ".join(check.findings)
 
 
 def _twins(noise: np.ndarray) -> np.ndarray:
-    half = noise.size // 2
-    return np.concatenate([noise[:half], noise[:half], noise[2 * half :]])
+    half = noise.shape[1] // 2
+    return np.concatenate([noise[:, :half], noise[:, :half], noise[:, 2 * half :]], axis=1)
 
 
 def _one_pair(noise: np.ndarray) -> np.ndarray:
-    noise[11] = -noise[3]
+    noise[:, 11] = -noise[:, 3]
     return noise
 
 
@@ -128,7 +132,7 @@ def _one_pair(noise: np.ndarray) -> np.ndarray:
 def test_noise_that_coordinates_share_fails_the_audit(shares, monkeypatch) -> None:
     """Its size, its centre and its rounds are as declared, and D_3 - D_11 leaves without noise."""
     draw = Releaser._draw
-    monkeypatch.setattr(Releaser, "_draw", lambda self, row: shares(draw(self, row)))
+    monkeypatch.setattr(Releaser, "_draw", lambda self, *rows: shares(draw(self, *rows)))
     check = transcript_check(plan_subject(plan(), oracles.gradient), np.ones((1, 16)), np.ones(1), 1e-6)
     assert check.outcome == "FAILED"
     assert "shared between coordinates" in " ".join(check.findings)
@@ -257,7 +261,7 @@ def test_an_audit_without_time_still_sees_enough_to_tell_half_the_noise(monkeypa
     assert check.outcome == "passed", check
     assert float(check.confidence.rsplit(" ", 1)[1]) >= 0.99
     draw = Releaser._draw
-    monkeypatch.setattr(Releaser, "_draw", lambda self, row: draw(self, row) / 4.0)
+    monkeypatch.setattr(Releaser, "_draw", lambda self, *rows: draw(self, *rows) / 4.0)
     assert transcript_check(plan_subject(small), *rows, 1e-6, Clock(0.0)).outcome == "FAILED"
 
 
@@ -269,7 +273,7 @@ def test_the_noise_check_states_how_often_half_the_noise_is_caught(monkeypatch, 
         algorithm_1_plan(problem=problem, n=96, budget=dpsco.Budget(4.0, 1e-6), rounds=4, beta=1.0, clip=1.0)
     )
     draw = Releaser._draw
-    monkeypatch.setattr(Releaser, "_draw", lambda self, row: draw(self, row) / 2.0)
+    monkeypatch.setattr(Releaser, "_draw", lambda self, *rows: draw(self, *rows) / 2.0)
     monkeypatch.setattr("dpsco.audit.transcript._RUNS", 1)
     found = [transcript_check(target, np.zeros((1, 10)), np.zeros(1), 1e-6, Clock(0.0)) for _ in range(200)]
     stated = float(found[0].confidence.rsplit(" ", 1)[1])

@@ -28,7 +28,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 def less_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     draw = Releaser._draw
-    monkeypatch.setattr(Releaser, "_draw", lambda self, row: draw(self, row) / factor)
+    monkeypatch.setattr(Releaser, "_draw", lambda self, *rows: draw(self, *rows) / factor)
 
 
 def canary_audits(seeds: int) -> tuple[int, int, float]:

@@ -82,7 +82,7 @@ def test_canaries_move_second_moments_almost_as_far_as_declared(plan: dpsco.Plan
 
 def test_too_little_noise_is_caught_by_canaries_under_replace(monkeypatch) -> None:
     draw = Releaser._draw
-    monkeypatch.setattr(Releaser, "_draw", lambda self, row: draw(self, row) / 4)
+    monkeypatch.setattr(Releaser, "_draw", lambda self, *rows: draw(self, *rows) / 4)
     plan = statistics("replace", p=24, n=100)
     rows = ordinary_rows(plan.problem, 24, np.random.default_rng(0))
     check = canary_check(plan_subject(plan), *rows, 1e-6, np.random.default_rng(0), Clock(60.0, None))

@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "noise reused in every round",
-        (("release/releaser.py", "self._source().rows(at, count, size)", "self._source().rows(0, count, size)"),),
+        (("release/releaser.py", "self._source().rows(first, ", "self._source().rows(0, "),),
         ("tests/release/test_release.py::test_white_box_audit_of_the_whole_transcript_finds_exactly_mu[sqrt]",),
     ),
     Mutant(

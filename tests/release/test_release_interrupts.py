@@ -25,28 +25,35 @@ class Interrupted(BaseException):
     pass
 
 
+@pytest.mark.parametrize("together", [1, 3])
 @pytest.mark.parametrize("name", ["sqrt", "tree", "independent"])
 def test_an_interrupt_at_any_draw_then_a_retry_gives_the_noise_of_an_undisturbed_run(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception is raised before or after the draw of each round; the round is repeated with the same sum."""
     noise = calibrated(name, 8, 3)[1]
     calm = channel(name, 8, key=bytes(32))
     expected = [calm.release(query(t, noise), total(0.0)).value for t in range(8)]
     drawn = Releaser._draw
+    monkeypatch.setattr("dpsco.release.releaser._TOGETHER", together)
     for strike in range(8):
         for after in (False, True):
             source = channel(name, 8, key=bytes(32))
             pending = [True]
 
             def draw(
-                self: Releaser, row: int, pending: list[bool] = pending, strike: int = strike, after: bool = after
+                self: Releaser,
+                first: int,
+                count: int,
+                pending: list[bool] = pending,
+                strike: int = strike,
+                after: bool = after,
             ) -> np.ndarray:
-                value = drawn(self, row) if after else None
-                if row == strike and pending:
+                value = drawn(self, first, count) if after else None
+                if first <= strike < first + count and pending:
                     pending.clear()
                     raise Interrupted
-                return drawn(self, row) if value is None else value
+                return drawn(self, first, count) if value is None else value
 
             monkeypatch.setattr(Releaser, "_draw", draw)
             for t in range(8):

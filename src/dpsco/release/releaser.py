@@ -218,11 +218,10 @@ class Releaser:
         count = 1 + sum(1 for _ in alike)
         rows: Array = np.empty((0, size))
         if self._mechanism.rows == self._mechanism.horizon:  # round t draws row t
-            rows = self._source().rows(at, count, size)
-            rows *= self._calibration.deviation(at)
+            rows = self._draw(at, count)
 
         def draw(row: int) -> Array:
-            return rows[row - at] if 0 <= row - at < len(rows) else self._draw(row)
+            return rows[row - at] if 0 <= row - at < len(rows) else self._draw(row, 1)[0]
 
         for step in range(at, at + count):
             own, buffers = self._mechanism.increment(buffers, step, draw)
@@ -248,9 +247,10 @@ class Releaser:
     def __repr__(self) -> str:
         return "Releaser(<secret>)"
 
-    def _draw(self, row: int) -> Array:
-        noise = self._source()(row, self._dimension)
-        noise *= self._calibration.deviation(row)
+    def _draw(self, first: int, count: int) -> Array:
+        """Return rows ``first .. first + count`` of Z, which have one deviation."""
+        noise = self._source().rows(first, count, self._dimension)
+        noise *= self._calibration.deviation(first)
         return noise
 
     def _source(self) -> Normals:
