@@ -38,7 +38,7 @@ from dpsco.release.noise import Normals, begin, bernoulli, derive, end, normals,
 __all__ = ["Releaser"]
 
 
-_TOGETHER, _NUMBERS = 32, 1 << 13
+_TOGETHER, _NUMBERS = 32, 1 << 14
 """Most rounds whose noise is drawn together, and the most numbers of more than one round."""
 
 
