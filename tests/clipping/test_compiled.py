@@ -56,7 +56,7 @@ def agree(one: Clipped, two: Clipped, tolerance: float, clip: float) -> None:
 @pytest.mark.parametrize("loss", LOSSES, ids=IDS)
 def test_it_answers_as_the_plain_oracle_does(loss: Any, dtype: str, intercept: bool, points: int) -> None:
     """Sizes around lanes, groups, tiles and blocks; clips that bind for some, all and no rows; NaN rows."""
-    for rows, width in ((1, 1), (3, 15), (9, 16), (67, 17), (300, 130), (130, 1030)):
+    for rows, width in ((1, 1), (3, 15), (9, 16), (67, 17), (300, 130), (130, 600), (130, 1030), (70, 2048)):
         for clip in (0.02, 0.8, math.inf):
             features, labels = rows_of(loss, rows, width, dtype)
             labels = labels.astype(float)
@@ -91,8 +91,10 @@ def test_any_layout_and_type_of_rows_and_labels(loss: Any, layout: str) -> None:
 @pytest.mark.parametrize("grid", [0.0, 2.0**-14])
 @pytest.mark.parametrize("loss", [Logistic(), Softmax(classes=3)], ids=["logistic", "softmax"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_bits_depend_neither_on_threads_nor_on_chunks(loss: Any, dtype: str, grid: float) -> None:
-    width, size = 300, 3 * CHUNK_ROWS + 77
+@pytest.mark.parametrize("row_bytes", [2400, 4400])
+def test_bits_depend_neither_on_threads_nor_on_chunks(loss: Any, dtype: str, grid: float, row_bytes: int) -> None:
+    """Rows of 4 to 8 KB are tiles of their own."""
+    width, size = row_bytes // np.dtype(dtype).itemsize, 3 * CHUNK_ROWS + 77
     features, labels = rows_of(loss, size, width, dtype)
     asked = query_of(loss, width, grid=grid)
     whole = CompiledOracle(loss, threads=1).answer(asked, Batch(3, [(features, labels)]))
@@ -106,12 +108,13 @@ def test_bits_depend_neither_on_threads_nor_on_chunks(loss: Any, dtype: str, gri
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("row_bytes", [296, 4400])
 @pytest.mark.parametrize("loss", [Logistic(), Softmax(classes=3)], ids=["logistic", "softmax"])
 def test_a_changed_row_changes_its_own_block_and_by_no_more_than_the_clip(
-    loss: Any, dtype: str, intercept: bool
+    loss: Any, dtype: str, intercept: bool, row_bytes: int
 ) -> None:
     """One row becomes zero, huge, tiny or NaN. All other blocks keep their bits."""
-    width, grid, clip = 37, 2.0**-14, 0.5
+    width, grid, clip = row_bytes // np.dtype(dtype).itemsize, 2.0**-14, 0.5
     features, labels = rows_of(loss, 1024, width, dtype)
     asked = query_of(loss, width, intercept=intercept, grid=grid, clip=clip)
     oracle = CompiledOracle(loss, intercept, threads=1)
@@ -130,13 +133,15 @@ def test_a_changed_row_changes_its_own_block_and_by_no_more_than_the_clip(
         assert np.linalg.norm(change) <= clip * (replaced + SUMMATION_SLACK) + math.sqrt(change.size) * grid
 
 
+@pytest.mark.parametrize("row_bytes", [264, 4400])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_row_that_does_not_count_is_a_zero_row_bit_for_bit(dtype: str) -> None:
-    features, labels = rows_of(Logistic(), 500, 33, dtype)
+def test_a_row_that_does_not_count_is_a_zero_row_bit_for_bit(dtype: str, row_bytes: int) -> None:
+    width = row_bytes // np.dtype(dtype).itemsize
+    features, labels = rows_of(Logistic(), 500, width, dtype)
     spoilt, zeroed = features.copy(), features.copy()
     for place, value in ((0, np.nan), (64, np.inf), (65, np.nan), (66, np.nan), (300, -np.inf), (499, np.nan)):
-        spoilt[place, place % 33], zeroed[place] = value, 0.0
-    asked = query_of(Logistic(), 33)
+        spoilt[place, place % width], zeroed[place] = value, 0.0
+    asked = query_of(Logistic(), width)
     one = CompiledOracle(Logistic()).answer(asked, Batch(3, [(spoilt, labels)]))
     two = CompiledOracle(Logistic()).answer(asked, Batch(3, [(zeroed, labels)]))
     assert one.total.tobytes() == two.total.tobytes()

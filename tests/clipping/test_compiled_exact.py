@@ -83,16 +83,17 @@ def test_the_factor_itself_is_a_bound(dtype: str) -> None:
                 assert abs(float(factor)) * math.sqrt(width) * scale >= clip * (1 - 1e-5)
 
 
+@pytest.mark.parametrize("row_bytes", [40, 4400])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_the_summation_error_of_a_block_is_within_what_is_declared(dtype: str) -> None:
+def test_the_summation_error_of_a_block_is_within_what_is_declared(dtype: str, row_bytes: int) -> None:
     """Against exact sums of single rows' contributions, with cancellation at its worst: SUMMATION_SLACK / 2 allowed."""
-    rng = np.random.default_rng(5)
-    half = rng.normal(size=(32, 5)).astype(dtype)
+    rng, width = np.random.default_rng(5), row_bytes // np.dtype(dtype).itemsize
+    half = rng.normal(size=(32, width)).astype(dtype)
     features = np.concatenate([half, -half * np.asarray(1 - 1e-6, dtype)])
-    asked = Query(0, (np.ones(5),), (1.0,), 0.25, 10_000)
+    asked = Query(0, (np.ones(width),), (1.0,), 0.25, 10_000)
     oracle, labels = CompiledOracle(Squared(1.0), threads=1), np.ones(64)
     total = oracle.answer(asked, Batch(0, [(features, labels)])).total
-    exact = [Fraction(0)] * 5
+    exact = [Fraction(0)] * width
     for row in features:
         part = oracle.answer(asked, Batch(0, [(row[None], labels[:1])])).total
         exact = [a + Fraction(float(b)) for a, b in zip(exact, part, strict=True)]

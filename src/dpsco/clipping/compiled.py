@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsco.clipping.borrowed_zeros import borrow, give_back
-from dpsco.clipping.kernel_inputs import ask_of, flat, row_type
+from dpsco.clipping.kernel_inputs import aligned_zeros, ask_of, flat, row_type
 from dpsco.clipping.linear import LinearOracle, try_slope
 from dpsco.clipping.softmax import SoftmaxOracle
 from dpsco.lazy import cached_property
@@ -191,7 +191,7 @@ class CompiledOracle:
 
     def _dense(self, query: Query, dtype: np.dtype[Any], rows: NDArray[Any], exact: bool) -> _Kernel:
         width, kernel, shape = rows.shape[1], self._kernel("dense"), _shape(rows.shape[1], self.intercept, dtype, exact)
-        size, points = query.points[0].size, np.zeros(2 * shape.padded, dtype)
+        size, points = query.points[0].size, aligned_zeros(2 * shape.padded, dtype)
         points[:size], points[shape.padded : shape.padded + size] = query.points[0], query.points[-1]
         ask, fixed = self.ask(query, width, dtype.itemsize == 4), (shape.unit, shape.block, shape.tile)
 
@@ -294,13 +294,13 @@ class _Shape(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def _shape(width: int, intercept: bool, dtype: np.dtype[Any], exact: bool) -> _Shape:
     """Return the sizes for rows of ``width`` numbers. Rounds are alike, so results are cached."""
-    from dpsco.clipping.kernels.dense_rows import block_rows, padded, tile_rows
+    from dpsco.clipping.kernels.dense_rows import block_rows, padded, tile_of_kernel
 
     unit, block, size = chunk_multiple(width), block_rows(dtype.itemsize), width * dtype.itemsize
     grain = block if exact else unit
     pieces = (max(1, limit // (size * grain)) * grain for limit in (_GRAIN_BYTES, _PIECE_BYTES, _COPIED_BYTES))
     least, most, most_copied = pieces
-    length, tile = padded(width + intercept, dtype.itemsize), tile_rows(width, dtype.itemsize)
+    length, tile = padded(width + intercept, dtype.itemsize), tile_of_kernel(width, dtype.itemsize)
     return _Shape(length, unit, block, tile, (least, most, most_copied))
 
 

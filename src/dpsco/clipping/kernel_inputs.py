@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from dpsco.query import Array, Query
 
-__all__ = ["ask_of", "flat", "row_type"]
+__all__ = ["aligned_zeros", "ask_of", "flat", "row_type"]
 
 _FLOAT32_RANGE = 2.0**60
 _WEIGHTS = slice(3, 5)
 """Places of the weights in ``Ask``."""
+_LINE = 64
+"""Bytes of a cache line."""
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
@@ -46,6 +48,13 @@ def _without_weights(facts: tuple[Any, ...], clip: float, grid: float, width: in
     low, high = (2.0**-70, 2.0**100) if single else (1e-250, 1e250)
     limits = clip, clip * (1.0 - margin), grid, low, high, 2.0**-100 if single else LEAST_FACTOR
     return np.array(Ask(kind, parameter, intercept, 0.0, 0.0, *limits, single, *shares), _FLOAT64)
+
+
+def aligned_zeros(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return zeros from the start of a cache line: else every vector that a kernel loads lies on two lines."""
+    room = np.zeros(size * dtype.itemsize + _LINE, np.uint8)
+    start = -room.ctypes.data % _LINE
+    return room[start : start + size * dtype.itemsize].view(dtype)
 
 
 def row_type(given: np.dtype[Any], query: Query) -> np.dtype[Any]:

@@ -4,6 +4,9 @@ For each tile of rows: scores in vectors of 64 bytes, four rows at a time; facto
 
     sum_j <- fma(c_3, a_3j, .. fma(c_0, a_0j, sum_j)) + fma(c_7, a_7j, .. fma(c_4, a_4j, 0)).
 
+Eight rows of 4 to 8 KB do not fit into the smallest cache beside points and sum. Such a row is a tile of its own, four
+vectors at a time: sum_j <- fma(c, a_j, sum_j).
+
 Threads take pieces of rows from one counter until none is left, so all of them finish at about the same time.
 
 Guarantee
@@ -28,18 +31,18 @@ from numba import njit
 from dpsco.clipping.kernels.simd import BYTES, add_totals, claim, fma, lanes, load, load_some, prefetch, spread, store
 from dpsco.clipping.kernels.slopes import CAREFUL, FAST, INNER, OPTIONS, TILE, as_ask, careful_factor, factors, new_tile
 
-__all__ = ["block_rows", "dense", "four_scores", "padded", "tile_rows"]
+__all__ = ["block_rows", "dense", "four_scores", "padded", "tile_of_kernel", "tile_rows"]
 
 SEGMENT = 512
 """Columns summed in the type of the rows before the sum continues in float64."""
 
-_TILE_BYTES = 1 << 14
-"""Half of the smallest cache: rows are still there when their sum is made."""
+_TILE_BYTES = 1 << 13
+"""A sixth of the smallest cache: rows are still there when their sum is made, beside points, sum and the next rows."""
 
-AHEAD = 1 << 15
-"""Bytes between a tile and the one that its scores prefetch, and its sums once more: a busy processor drops hints. The
-hardware prefetcher follows neither four rows at a time nor the second read of a tile; without prefetching, half the
-bandwidth is lost."""
+_AHEAD_TILES, _AHEAD_ROWS = 1 << 14, 1 << 13
+"""Bytes between a tile, or a tile of one row, and the one that its scores prefetch, and its sums once more: a busy
+processor drops hints. The hardware prefetcher follows neither four rows at a time nor the second read of a tile;
+without prefetching, half the bandwidth is lost."""
 
 
 def block_rows(itemsize: int) -> int:
@@ -47,9 +50,17 @@ def block_rows(itemsize: int) -> int:
     return 64 if itemsize == 4 else 256
 
 
-def tile_rows(width: int, itemsize: int, size: int = _TILE_BYTES) -> int:
+def tile_rows(width: int, itemsize: int, size: int) -> int:
     """Return the number of rows, of about ``size`` bytes, that stay in the cache until their factors are known."""
     return max(8, min(TILE, size // (width * itemsize) // 8 * 8))
+
+
+def tile_of_kernel(width: int, itemsize: int) -> int:
+    """Return the number of rows of a tile of ``dense``: 1 where eight rows do not fit into the smallest cache.
+
+    Beyond 8 KB points, sum and one row do not fit either, and eight rows that share them cost less.
+    """
+    return 1 if 1 << 12 <= width * itemsize <= 1 << 13 else tile_rows(width, itemsize, _TILE_BYTES)
 
 
 def padded(width: int, itemsize: int) -> int:
@@ -133,6 +144,70 @@ def add_eight(rows: Any, b: int, at: Any, c: Any, k: int, width: int, total: Any
         store(total, j, fma(w, one, v))
 
 
+@njit(forceinline=True, **INNER)
+def row_scores(rows: Any, b: int, width: int, points: Any, stride: int, scores: Any, ahead: int) -> None:
+    """Write <a, x_0>, <a, x_1>, ||a||^2 of the row that starts at b to the thirds of ``scores``.
+
+    Prefetch as much from ``ahead``.
+    """
+    step, zero = lanes(rows), spread(rows.dtype.type(0))
+    whole = width - width % (4 * step)
+    scores[0:4], scores[TILE : TILE + 4], scores[2 * TILE : 2 * TILE + 4] = 0.0, 0.0, 0.0
+    start = 0
+    while True:
+        stop = min(whole, start + 4 * SEGMENT)
+        s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = q0 = q1 = q2 = q3 = zero
+        j = start
+        while j < stop:
+            for r in range(4):
+                prefetch(rows, ahead + j + r * step)
+            a = load(rows, b + j)
+            s0, t0, q0 = fma(a, load(points, j), s0), fma(a, load(points, stride + j), t0), fma(a, a, q0)
+            j += step
+            a = load(rows, b + j)
+            s1, t1, q1 = fma(a, load(points, j), s1), fma(a, load(points, stride + j), t1), fma(a, a, q1)
+            j += step
+            a = load(rows, b + j)
+            s2, t2, q2 = fma(a, load(points, j), s2), fma(a, load(points, stride + j), t2), fma(a, a, q2)
+            j += step
+            a = load(rows, b + j)
+            s3, t3, q3 = fma(a, load(points, j), s3), fma(a, load(points, stride + j), t3), fma(a, a, q3)
+            j += step
+        add_totals(scores, 0, s0, s1, s2, s3)
+        add_totals(scores, TILE, t0, t1, t2, t3)
+        add_totals(scores, 2 * TILE, q0, q1, q2, q3)
+        start = stop
+        if stop == whole:
+            break
+    while start < width:
+        m = min(step, width - start)
+        a = load_some(rows, b + start, m)
+        s0, t0, q0 = fma(a, load(points, start), zero), fma(a, load(points, stride + start), zero), fma(a, a, zero)
+        add_totals(scores, 0, s0, zero, zero, zero)
+        add_totals(scores, TILE, t0, zero, zero, zero)
+        add_totals(scores, 2 * TILE, q0, zero, zero, zero)
+        start += m
+    for k in (0, TILE, 2 * TILE):
+        scores[k] = (scores[k] + scores[k + 1]) + (scores[k + 2] + scores[k + 3])
+
+
+@njit(forceinline=True, **INNER)
+def add_row(rows: Any, b: int, c: Any, width: int, total: Any, ahead: int) -> None:
+    """Add c a of the row that starts at b to ``total``; prefetch from ``ahead``."""
+    step, factor = lanes(rows), spread(c)
+    whole = width - width % (4 * step)
+    j = 0
+    while j < whole:
+        for r in range(4):
+            prefetch(rows, ahead + j + r * step)
+        for _ in range(4):
+            store(total, j, fma(factor, load(rows, b + j), load(total, j)))
+            j += step
+    while j < width:
+        store(total, j, fma(factor, load_some(rows, b + j, min(step, width - j)), load(total, j)))
+        j += step
+
+
 @njit(**INNER)
 def careful_row(ask: Any, rows: Any, row: int, width: int, points: Any, labels: Any, tile: Any, out: Any) -> Any:
     """Add c a of one row in float64; return (clipped, zeroed). The norm is that of the row scaled by a power of two."""
@@ -181,6 +256,14 @@ def flush(ask: Any, width: int, total: Any, extra: Any, careful: bool, out: Any,
         extra[width] = 0.0
 
 
+@njit(**OPTIONS)
+def aligned_zeros(size: int, like: Any) -> Any:
+    """Allocate zeros of the type of ``like`` from the start of a cache line: else every vector lies on two lines."""
+    room = np.zeros(size + BYTES // like.itemsize, like.dtype)
+    start = (-room.ctypes.data % BYTES) // like.itemsize
+    return room[start : start + size]
+
+
 class Memory(NamedTuple):
     """Working memory of one thread."""
 
@@ -198,9 +281,9 @@ class Memory(NamedTuple):
 
 @njit(forceinline=True, **INNER)
 def tile_scores(
-    ask: Any, rows: Any, first: int, count: int, width: int, points: Any, stride: int, scores: Any, ahead: int
+    rows: Any, first: int, count: int, width: int, points: Any, stride: int, scores: Any, ahead: int
 ) -> None:
-    """Write <a, x_0>, <a, x_1>, ||a||^2 of ``count`` rows, with the intercept, to the thirds of ``scores``.
+    """Write <a, x_0>, <a, x_1>, ||a||^2 of ``count`` rows to the thirds of ``scores``.
 
     Prefetch as many from row ``ahead``.
     """
@@ -209,11 +292,6 @@ def tile_scores(
         b0, b1 = (first + k) * width, (first + min(k + 1, count - 1)) * width
         b2, b3 = (first + min(k + 2, count - 1)) * width, (first + min(k + 3, count - 1)) * width
         four_scores(rows, b0, b1, b2, b3, width, points, stride, scores, k, (ahead + k) * width)
-    if ask.intercept:
-        for k in range(count):
-            scores[k] += points[width]
-            scores[TILE + k] += points[stride + width]
-            scores[2 * TILE + k] += 1.0
 
 
 @njit(**INNER)
@@ -234,7 +312,8 @@ def take(
 ) -> None:
     """Process pieces, rows edges[i] .. edges[i + 1] with i from ``counter``, until none is left."""
     total, extra, tile, every, at, chosen = memory
-    stride, away = points.size // 2, step * max(1, AHEAD // (step * width * rows.itemsize))
+    stride, alone = points.size // 2, step == 1
+    away = step * max(1, (_AHEAD_ROWS if alone else _AHEAD_TILES) // (step * width * rows.itemsize))
     clipped, zeroed, careful = 0, 0, False
     piece = claim(counter)
     while piece < len(edges) - 1:
@@ -244,12 +323,23 @@ def take(
             stop = min(start + block, end)
             count = min(step, stop - first)
             ahead = min(first + away, end - count)  # inside this piece: other pieces may belong to other threads
-            tile_scores(ask, rows, first, count, width, points, stride, tile.scores, ahead)
+            if alone:
+                row_scores(rows, first * width, width, points, stride, tile.scores, ahead * width)
+            else:
+                tile_scores(rows, first, count, width, points, stride, tile.scores, ahead)
+            if ask.intercept:
+                for k in range(count):
+                    tile.scores[k] += points[width]
+                    tile.scores[TILE + k] += points[stride + width]
+                    tile.scores[2 * TILE + k] += 1.0
             used, over = factors(ask, tile, labels, first, count)
             clipped += over
-            if used == count and count % 8 == 0:
-                for k in range(0, count, 8):
-                    add_eight(rows, first * width, every, tile.factors, k, width, total, (ahead + k) * width)
+            if used == count and (alone or count % 8 == 0):
+                if alone:
+                    add_row(rows, first * width, tile.factors[0], width, total, ahead * width)
+                else:
+                    for k in range(0, count, 8):
+                        add_eight(rows, first * width, every, tile.factors, k, width, total, (ahead + k) * width)
                 if ask.intercept:
                     for k in range(count):
                         extra[width] += tile.factors[k]
@@ -299,7 +389,7 @@ def dense(
     the number of clipped rows and the number of zeroed rows to ``tallies``.
     """
     memory = Memory(
-        np.zeros(points.size // 2, rows.dtype),
+        aligned_zeros(points.size // 2, rows),
         np.zeros(width + 1),
         new_tile(rows),
         np.arange(TILE) * width,

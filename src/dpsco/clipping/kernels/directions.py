@@ -19,7 +19,7 @@ from dpsco.clipping.kernels.simd import (
     load,
     load_some,
     load_wide,
-    prefetch,
+    prefetch_second,
     spread,
     store,
 )
@@ -50,10 +50,10 @@ def four_firsts(
         j = start
         while j < stop:
             if ahead:  # a constant of the compiled code
-                prefetch(rows, n0 + j)
-                prefetch(rows, n1 + j)
-                prefetch(rows, n2 + j)
-                prefetch(rows, n3 + j)
+                prefetch_second(rows, n0 + j)
+                prefetch_second(rows, n1 + j)
+                prefetch_second(rows, n2 + j)
+                prefetch_second(rows, n3 + j)
             u, v, w = load(first, j), load(first, stride + j), load(first, 2 * stride + j)
             a = load(rows, b0 + j)
             s0, t0, q0, d0 = fma(a, u, s0), fma(a, v, t0), fma(a, a, q0), fma(a, w, d0)
@@ -136,7 +136,7 @@ def add_wide(rows: Any, at: Any, c: Any, k: int, width: int, total: Any, starts:
     j = line = 0
     while j < whole:
         for _ in range(lines):
-            prefetch(rows, starts[later + (line & 3)] + (line >> 2) * lanes(rows))
+            prefetch_second(rows, starts[later + (line & 3)] + (line >> 2) * lanes(rows))
             line += 1
         v, w = load(total, j), zero
         v, w = fma(c0, load_wide(rows, b0 + j), v), fma(c4, load_wide(rows, b4 + j), w)

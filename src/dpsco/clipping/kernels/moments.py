@@ -28,7 +28,7 @@ from dpsco.clipping.kernels.simd import (
     lanes,
     load,
     load_some,
-    prefetch,
+    prefetch_second,
     spread,
     store,
 )
@@ -137,7 +137,7 @@ def moments(
             later = min(place + _AHEAD, stop - 1)
             later = (places[later] if len(places) else later) * width
             for j in range(0, width, lanes(rows)):
-                prefetch(rows, later + j)
+                prefetch_second(rows, later + j)
             k = place - start
             q = square(rows, at, width, four)
             fits = (q == 0.0) | ((q >= _LEAST) & (q <= _MOST))

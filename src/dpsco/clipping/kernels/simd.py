@@ -31,6 +31,7 @@ __all__ = [
     "odd",
     "power_of_two",
     "prefetch",
+    "prefetch_second",
     "spread",
     "store",
 ]
@@ -187,18 +188,23 @@ def add_totals(typing: Any, out: Any, i: Any, v: Any, w: Any, x: Any, y: Any) ->
     return types.void(out, i, v, w, x, y), generate
 
 
+def _prefetch(context: Any, builder: Any, array_type: Any, arguments: Any, level: int) -> Any:
+    address = _address(context, builder, array_type, *arguments, ir.IntType(8))
+    read, locality, data = (ir.Constant(_INT32, number) for number in (0, 4 - level, 1))
+    _call(builder, "llvm.prefetch.p0", ir.VoidType(), address, read, locality, data)
+    return context.get_dummy_value()
+
+
 @intrinsic
 def prefetch(typing: Any, a: Any, i: Any) -> Any:
-    """Hint that the cache line of a[i] is needed soon."""
+    """Hint that the cache line of a[i] is needed soon, in the first cache."""
+    return types.void(a, i), lambda context, builder, _, arguments: _prefetch(context, builder, a, arguments, 1)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array, index = arguments
-        address = _address(context, builder, a, array, index, ir.IntType(8))
-        read, into_second_level, data = (ir.Constant(_INT32, number) for number in (0, 2, 1))
-        _call(builder, "llvm.prefetch.p0", ir.VoidType(), address, read, into_second_level, data)
-        return context.get_dummy_value()
 
-    return types.void(a, i), generate
+@intrinsic
+def prefetch_second(typing: Any, a: Any, i: Any) -> Any:
+    """Hint that the cache line of a[i] is needed later, in the second cache."""
+    return types.void(a, i), lambda context, builder, _, arguments: _prefetch(context, builder, a, arguments, 2)
 
 
 @intrinsic
