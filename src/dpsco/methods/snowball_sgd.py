@@ -20,7 +20,8 @@ Computed maps are non-expansive but for rounding, at most e_k in step k: it adds
 which 2^-10 of the budget is kept back. The noise of the last step lies on a fine grid, so the lowest bits of the model
 would be those of the iterate before it: the last move is rounded to cells of about step s / 16, where it changes the
 probability of a cell by a factor within exp(+-2 e / cell) in each coordinate (e the fine grid and the last move's own
-rounding). Two runs are 4 p e / cell apart by that, which is taken from what is kept back too.
+rounding). So a run has the law of an exact one up to a factor within exp(+-2 p e / cell), which costs 5.2 p e / cell of
+mu (step 5 of float_noise.py). It is taken from what is kept back too.
 Cost: one gradient per row; T steps, nearly n of them if p is small.
 The batch rule is the paper's; the constant step size D_0 / (L sqrt(2 T)), at most 2/M, is the library's own.
 """
@@ -42,6 +43,7 @@ from dpsco.methods.schedule import Schedule, fresh_portions
 from dpsco.problem import Problem
 from dpsco.query import Array, Query, Released, to_grid
 from dpsco.release.calibration import Calibration, Uneven, check_support
+from dpsco.release.float_noise import GDP_COST
 from dpsco.release.mechanisms import Independent
 
 __all__ = ["SnowballSGD", "SnowballSGDState", "batch_sizes"]
@@ -158,7 +160,7 @@ class SnowballSGD(ConvexMethod):
         on_sum = max(part.slack / part.sigma for part in noise.values())
         on_move = 16 * (p + 8) * _ROUNDOFF * (R / step + L) / s
         strays = max(part.grid / part.sigma for part in noise.values()) + _ROUNDOFF * ((R / step + 3 * L) / s + 40)
-        in_cells = 4 * p * strays / (_COARSE / 2)  # a cell is at least half of what was asked for
+        in_cells = GDP_COST * 2 * p * strays / (_COARSE / 2)  # a cell is at least half of what was asked for
         check_support(budget, T * p)
         if math.sqrt(T) * (on_sum + on_move) + in_cells > _KEPT_BACK * budget.mu_per_record:
             raise InvalidArgument(

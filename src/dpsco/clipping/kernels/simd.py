@@ -189,7 +189,8 @@ def add_totals(typing: Any, out: Any, i: Any, v: Any, w: Any, x: Any, y: Any) ->
 
 
 def _prefetch(context: Any, builder: Any, array_type: Any, arguments: Any, level: int) -> Any:
-    address = _address(context, builder, array_type, *arguments, ir.IntType(8))
+    array, index = arguments
+    address = _address(context, builder, array_type, array, index, ir.IntType(8))
     read, locality, data = (ir.Constant(_INT32, number) for number in (0, 4 - level, 1))
     _call(builder, "llvm.prefetch.p0", ir.VoidType(), address, read, locality, data)
     return context.get_dummy_value()
