@@ -104,6 +104,39 @@ def test_an_error_beside_a_job_is_raised_and_nothing_goes_on_behind() -> None:
     assert not inside
 
 
+def test_a_task_of_a_context_that_an_interrupt_ended_is_not_done_beside_another_job() -> None:
+    """The interrupt came before the first statement of ``__exit__``."""
+    done: list[int] = []
+    context = beside(lambda: done.append(1))
+    context.__enter__()
+    del context
+    with team(2) as share:
+        share(lambda _: time.sleep(0.05), lambda: None)  # long enough for the helper to join
+    assert not done
+
+
+def test_a_fork_does_not_do_what_its_parent_has_to_do() -> None:
+    done: list[int] = []
+    with beside(lambda: done.append(1)):
+        child = os.fork()
+        if not child:
+            try:
+                with team(2) as share:
+                    share(lambda _: time.sleep(0.05), lambda: None)
+            finally:
+                os._exit(len(done))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_job_that_an_interrupt_left_half_closed_is_closed_again() -> None:
+    entered: list[int] = []
+    job = parallel._Job(entered.append, lambda: None, None)
+    job._left.release()  # an interrupt behind this line of ``close``
+    job.abandon()
+    job.enter(1)
+    assert not entered
+
+
 def test_for_each_takes_every_item_once() -> None:
     done: list[int] = []
     for_each(done.append, range(1000))

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -70,7 +71,8 @@ class _Job:
     def close(self) -> None:
         """Admit no further helper and drop the reference to the rows."""
         with self._lock:
-            if not self._closed and not self._inside:
+            # An interrupt behind the release may have ended an earlier call.
+            if not self._closed and not self._inside and self._left.locked():
                 self._left.release()
             self._closed, self._work, self._aside = True, None, None
 
@@ -109,8 +111,7 @@ class team:  # noqa: N801 - called like a function; a generator in its place cos
         while len(jobs) >= _OPEN_JOBS:
             jobs[0].wait()
             jobs.popleft()
-        job = _Job(work, then, getattr(_HERE, "aside", None))
-        _HERE.aside = None
+        job = _Job(work, then, _aside())
         jobs.append(job)
         try:
             for helper in self._helpers:
@@ -142,17 +143,31 @@ class beside:  # noqa: N801 - as ``team``
     task does not run, nor if the job ends before one joins: it prepares what whoever needs it makes otherwise.
     """
 
-    __slots__ = ("_before", "_task")
+    __slots__ = ("__weakref__", "_before", "_process", "_task")
 
     def __init__(self, task: Callable[[], Any]) -> None:
-        self._task, self._before = task, None
+        self._task: Callable[[], Any] | None = task
+        self._before, self._process = None, os.getpid()
 
     def __enter__(self) -> None:
         self._before = getattr(_HERE, "aside", None)
-        _HERE.aside = self._task
+        # The context lives until it exits, and no longer, also if an interrupt ends it before its ``__exit__`` runs.
+        _HERE.aside = weakref.ref(self)
 
     def __exit__(self, *_: object) -> None:
         _HERE.aside = self._before
+
+    def take(self) -> Callable[[], Any] | None:
+        """Return the task, once; None in a fork, which has other work."""
+        task, self._task = self._task, None
+        return task if self._process == os.getpid() else None
+
+
+def _aside() -> Callable[[], Any] | None:
+    """Take the task of the context that this thread is in."""
+    inside = getattr(_HERE, "aside", None)
+    context: beside | None = None if inside is None else inside()
+    return None if context is None else context.take()
 
 
 def _helpers(count: int, process: int) -> list[SimpleQueue[_Job]]:
@@ -222,7 +237,7 @@ def in_order(tasks: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
 
 _Todo = SimpleQueue[tuple["Future[Any]", Callable[[], Any]]]
 _HERE = threading.local()
-"""``works`` is True in workers; ``aside`` is what is to be done beside the caller's next job."""
+"""``works`` is True in workers; ``aside`` is a weak reference to the innermost ``beside``."""
 
 
 def _workers(threads: int, process: int) -> _Todo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -238,6 +239,16 @@ def test_a_round_that_was_prepared_is_released_as_one_that_was_not(name: str) ->
         value = calm.release(asked, total(1.0)).value
         assert np.array_equal(ahead.release(asked, total(1.0)).value, value)
         assert np.array_equal(ahead.release(again, total(1.0)).value, value)
+
+
+def test_nothing_is_prepared_while_a_release_is_under_way() -> None:
+    source = channel()
+    with source._one_at_a_time:
+        helper = threading.Thread(target=source.prepare, args=(query(0),), daemon=True)
+        helper.start()
+        helper.join(60)
+        assert not helper.is_alive()
+    assert not source._begun
 
 
 def test_another_query_than_the_prepared_one_is_told_apart() -> None:

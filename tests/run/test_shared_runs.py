@@ -166,3 +166,27 @@ def test_a_signal_handler_that_goes_on_with_a_run_makes_no_noise_twice(monkeypat
     steps = [step for step, _ in seen[1:]]
     assert steps == sorted(set(steps))
     assert len(run.trace) == len(seen)
+
+
+def test_a_signal_handler_that_adds_rows_inside_a_release_does_not_wait_for_its_end(monkeypatch) -> None:
+    """Its rows are summed with a helper, which would draw noise under the lock that the interrupted release holds."""
+    features, labels = np.zeros((4096, 300)), np.zeros(4096)
+    problem = dpsco.Problem(dpsco.Logistic(), dpsco.L2Ball(1.0), 300)
+    plan = dpsco.Plan(problem=problem, n=16_384, budget=PLAN.budget, method=PLAN.method)
+    run = Run(plan, oracle=dpsco.clipping.CompiledOracle(dpsco.Logistic(), threads=2))
+    run.absorb(Batch(0, [(features, labels)]))
+    ledger, handled = run._stage.ledger, []
+    real = ledger.record
+
+    def interrupted(step, fingerprint):
+        real(step, fingerprint)
+        if not handled:
+            handled.append(step)
+            run.absorb(Batch(0, [(features, labels)]))
+
+    monkeypatch.setattr(ledger, "record", interrupted)
+    caller = threading.Thread(target=run.finish_round, daemon=True)
+    caller.start()
+    caller.join(60)
+    assert handled
+    assert not caller.is_alive()

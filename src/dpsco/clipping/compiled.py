@@ -1,7 +1,8 @@
 """Linear models at memory speed: compiled kernels over dense or sparse rows, in threads.
 
 Guarantee: the contract of oracles, and the answers of ``LinearOracle`` to within 1e-12 for float64 rows and 1e-5 for
-float32 rows, whose scores and sums are float32 (kernels/dense_rows.py counts the error). Bits do not depend on the
+float32 rows, whose scores and sums are float32 (kernels/dense_rows.py counts the error), unless long rows cancel in a
+score: it then has the absolute error of a sum of numbers of their size, in both oracles. Bits do not depend on the
 number of threads or on the chunks of a batch: with a grid, sums are exact in any order; without one, each unit of rows
 has its own sum, and these are added in order.
 Cost: rows are read once. Compiling takes some seconds on the first use on a machine; after that, loading takes half a

@@ -136,13 +136,21 @@ class Releaser:
             return self._release(query, clipped)
 
     def prepare(self, query: Query) -> None:
-        """Draw the noise of a round and hash its query, beside the work on its rows: neither needs their sum."""
-        with self._one_at_a_time:
+        """Draw the noise of a round and hash its query, beside the work on its rows: neither needs their sum.
+
+        It does nothing while a release is under way: one that the handler of a signal interrupted to add rows waits for
+        the handler, which waits for this call.
+        """
+        if not self._one_at_a_time.acquire(blocking=False):
+            return
+        try:
             self._ledger.check_process()
             step = query.step
             if len(self._replay) <= step < self._mechanism.horizon and self._ledger.value(step) is None:
                 self._noise(step, self._calibration.at(step))
                 self._begun.append((query, self._begin_fingerprint(query, digests(*query.points))))
+        finally:
+            self._one_at_a_time.release()
 
     def _release(self, query: Query, clipped: Clipped) -> Released:
         self._ledger.check_process()
