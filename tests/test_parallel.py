@@ -115,19 +115,6 @@ def test_a_task_of_a_context_that_an_interrupt_ended_is_not_done_beside_another_
     assert not done
 
 
-def test_a_fork_does_not_do_what_its_parent_has_to_do() -> None:
-    done: list[int] = []
-    with beside(lambda: done.append(1)):
-        child = os.fork()
-        if not child:
-            try:
-                with team(2) as share:
-                    share(lambda _: time.sleep(0.05), lambda: None)
-            finally:
-                os._exit(len(done))
-    assert os.waitpid(child, 0)[1] == 0
-
-
 def test_a_job_that_an_interrupt_left_half_closed_is_closed_again() -> None:
     entered: list[int] = []
     job = parallel._Job(entered.append, lambda: None, None)

@@ -62,6 +62,17 @@ def ends_in_a_fork(work: Callable[[], object]) -> bool:
     return False
 
 
+def test_a_fork_does_not_do_what_its_parent_has_to_do() -> None:
+    """The noise of the parent's round, say, while the parent's rows come from forks."""
+
+    def shared() -> None:
+        with parallel.team(2) as share:
+            share(lambda _: time.sleep(0.05), lambda: None)  # long enough for the helper to join
+
+    with parallel.beside(lambda: os._exit(1)):
+        assert ends_in_a_fork(shared)
+
+
 def test_a_fork_computes_what_another_thread_was_computing() -> None:
     slow = Planned(slow=True)
     other = threading.Thread(target=lambda: slow.value)
