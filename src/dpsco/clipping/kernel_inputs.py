@@ -53,7 +53,7 @@ def _without_weights(facts: tuple[Any, ...], clip: float, grid: float, width: in
 def aligned_zeros(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return zeros from the start of a cache line: else every vector that a kernel loads lies on two lines."""
     room = np.zeros(size * dtype.itemsize + _LINE, np.uint8)
-    start = -room.ctypes.data % _LINE
+    start = -room.__array_interface__["data"][0] % _LINE
     return room[start : start + size * dtype.itemsize].view(dtype)
 
 

@@ -34,19 +34,11 @@ def combined(weights: Array, vectors: Sequence[Array]) -> Array:
         return np.asarray(np.add.reduce(terms, axis=0))
     out = np.empty_like(vectors[0])
     fours = len(vectors) // 4 * 4 if len(out) > _SHORT and "numba" in sys.modules else 0
-    few = len(vectors) - fours
-
-    def combine(part: slice) -> None:
-        own = out[part]
-        if few:
-            np.multiply(weights[0], vectors[0][part], out=own)
-            term = np.empty_like(own) if few > 1 else own
-            for weight, z in zip(weights[1:few], vectors[1:few], strict=True):
-                own += np.multiply(weight, z[part], out=term)
-        if fours:
-            _add_fours(weights[few:], [z[part] for z in vectors[few:]], own, anew=not few)
-
-    for_each(combine, _parts(len(out), whole=bool(fours)))
+    parts = _parts(len(out), whole=bool(fours))
+    if len(parts) == 1:
+        _combine(weights, vectors, fours, out)
+    else:
+        for_each(lambda part: _combine(weights, [z[part] for z in vectors], fours, out[part]), parts)
     return out
 
 
@@ -57,11 +49,19 @@ def _parts(size: int, *, whole: bool) -> list[slice]:
     return [slice(start, min(start + block, size)) for start in range(0, size, block)]
 
 
-def _add_fours(weights: Array, vectors: Sequence[Array], out: Array, *, anew: bool) -> None:
-    from dpsco.release.long_vectors_compiled import add_four
+def _combine(weights: Array, vectors: Sequence[Array], fours: int, out: Array) -> None:
+    """Write the sum to ``out``: its last ``fours`` terms in the compiled loop."""
+    few = len(vectors) - fours
+    if few:
+        np.multiply(weights[0], vectors[0], out=out)
+        term = np.empty_like(out) if few > 1 else out
+        for weight, z in zip(weights[1:few], vectors[1:few], strict=True):
+            out += np.multiply(weight, z, out=term)
+    if fours:
+        from dpsco.release.long_vectors_compiled import add_four
 
-    for k in range(0, len(vectors), 4):
-        add_four(weights[k : k + 4], *vectors[k : k + 4], anew and k == 0, out)
+        for k in range(few, len(vectors), 4):
+            add_four(weights[k : k + 4], *vectors[k : k + 4], k == 0, out)
 
 
 def digests(*vectors: Array) -> list[bytes]:

@@ -197,10 +197,10 @@ def _each(fill: Callable[[int], None], segments: range) -> None:
 def _redraw_tails(before: Array, own: Array, cipher: _Cipher, first: int) -> None:
     """Replace the entries of ``own`` beyond ``EDGE``; ``before`` precedes them in the segment and has its own tails."""
     width = own.shape[1]
-    far = np.flatnonzero(np.abs(own) > EDGE).tolist()
+    far = np.flatnonzero((own > EDGE) | (own < -EDGE)).tolist()
     for i in dict.fromkeys(place // width for place in far):
         magnitudes = _beyond(cipher.at((first + i) | _TAIL))
-        for _ in range(int(np.count_nonzero(np.abs(before[i]) > EDGE))):
+        for _ in range(int(np.count_nonzero(np.abs(before[i]) > EDGE)) if before.size else 0):
             next(magnitudes)
         for j in (place - i * width for place in far if place // width == i):
             own[i, j] = math.copysign(next(magnitudes), own[i, j])

@@ -188,18 +188,21 @@ def add_totals(typing: Any, out: Any, i: Any, v: Any, w: Any, x: Any, y: Any) ->
     return types.void(out, i, v, w, x, y), generate
 
 
-def _prefetch(context: Any, builder: Any, array_type: Any, arguments: Any, level: int) -> Any:
+def _prefetch(context: Any, builder: Any, array_type: Any, arguments: Any, locality: int) -> Any:
     array, index = arguments
     address = _address(context, builder, array_type, array, index, ir.IntType(8))
-    read, locality, data = (ir.Constant(_INT32, number) for number in (0, 4 - level, 1))
-    _call(builder, "llvm.prefetch.p0", ir.VoidType(), address, read, locality, data)
+    read, kept, data = (ir.Constant(_INT32, number) for number in (0, locality, 1))
+    _call(builder, "llvm.prefetch.p0", ir.VoidType(), address, read, kept, data)
     return context.get_dummy_value()
 
 
 @intrinsic
 def prefetch(typing: Any, a: Any, i: Any) -> Any:
-    """Hint that the cache line of a[i] is needed soon, in the first cache."""
-    return types.void(a, i), lambda context, builder, _, arguments: _prefetch(context, builder, a, arguments, 1)
+    """Hint that the cache line of a[i] is needed soon, and then no more: it passes by the caches behind the first one.
+
+    What runs between two rounds is still there when they end.
+    """
+    return types.void(a, i), lambda context, builder, _, arguments: _prefetch(context, builder, a, arguments, 0)
 
 
 @intrinsic
