@@ -252,6 +252,17 @@ MUTANTS = (
         ("tests/clipping/test_compiled_survey.py::test_one_row_keeps_the_bound[7-float64]",),
     ),
     Mutant(
+        "the norm of a row of 4 to 8 KB without three quarters of its columns",
+        (
+            (
+                "clipping/kernels/dense_rows.py",
+                "for k in (0, TILE, 2 * TILE):\n        scores[k] =",
+                "for k in (0, TILE):\n        scores[k] =",
+            ),
+        ),
+        ("tests/clipping/test_compiled_exact.py::test_the_factor_itself_is_a_bound",),
+    ),
+    Mutant(
         "rounds behind a survey clipped by a norm that is too short",
         (("clipping/kernels/mapped_rows.py", "math.copysign(min(whole, most), c[i])", "math.copysign(whole, c[i])"),),
         ("tests/clipping/test_folded.py::test_no_rows_contribution_is_longer_than_the_clip_in_the_metric[70-float64]",),

@@ -38,6 +38,11 @@ STATE = (
         ("tests/run/test_honest_reports.py::test_rows_of_a_file_state_their_cap_by_themselves",),
     ),
     Mutant(
+        "a fork does what its parent has to do beside a round",
+        (("parallel.py", "return task if self._process == os.getpid() else None", "return task"),),
+        ("tests/faults/test_forks_beside_threads.py::test_a_fork_does_not_do_what_its_parent_has_to_do",),
+    ),
+    Mutant(
         "tasks that wait for workers which wait for them",
         (("parallel.py", 'if threads == 1 or getattr(_HERE, "works", False):', "if threads == 1:"),),
         ("tests/test_parallel.py::test_a_task_that_has_tasks_of_its_own_runs_them_by_itself",),
