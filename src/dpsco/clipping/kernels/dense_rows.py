@@ -148,14 +148,14 @@ def add_eight(rows: Any, b: int, at: Any, c: Any, k: int, width: int, total: Any
 def row_scores(rows: Any, b: int, width: int, points: Any, stride: int, scores: Any, ahead: int) -> None:
     """Write <a, x_0>, <a, x_1>, ||a||^2 of the row that starts at b to the thirds of ``scores``.
 
-    Prefetch as much from ``ahead``.
+    Prefetch a row from ``ahead``.
     """
     step, zero = lanes(rows), spread(rows.dtype.type(0))
     whole = width - width % (4 * step)
     scores[0:4], scores[TILE : TILE + 4], scores[2 * TILE : 2 * TILE + 4] = 0.0, 0.0, 0.0
     start = 0
     while True:
-        stop = min(whole, start + 4 * SEGMENT)
+        stop = min(whole, start + 4 * SEGMENT)  # four sums of each: every lane adds as many squares as in four_scores
         s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = q0 = q1 = q2 = q3 = zero
         j = start
         while j < stop:
